@@ -86,7 +86,7 @@ type Service struct {
 
 	mu       sync.Mutex
 	engine   *media.Engine   // nil while media are off
-	base     context.Context // for the work of sessions; nil before and after Run
+	base     context.Context //nolint:containedctx // for the work of sessions; nil before and after Run
 	work     sync.WaitGroup
 	local    map[ID]*localStream
 	asked    map[ID]bool // streams whose sessions the next beat compares with SQL

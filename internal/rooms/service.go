@@ -94,7 +94,7 @@ type Service struct {
 	metrics *metrics
 	cfg     Config
 	log     *slog.Logger
-	base    context.Context // for work after a commit
+	base    context.Context //nolint:containedctx // for work after a commit
 }
 
 // New returns a Service. Work after a commit has the values of ctx. The error has all faults of the settings.

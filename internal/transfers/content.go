@@ -21,21 +21,21 @@ func asStorage(err error) error {
 	return errors.Join(ErrStorage, err)
 }
 
-// content reads a file of parts.
+// content reads a file that consists of parts.
 type content struct {
 	ctx     context.Context //nolint:containedctx // of the request that reads
 	storage storage.Storage
 	parts   []part // in order, without gaps
 	size    int64
 	at      int64
-	open    io.ReadCloser // of the part at which the reader stands; nil: none
-	left    int64         // bytes of it
+	open    io.ReadCloser // the present part; nil: none
+	left    int64         // its remaining bytes
 
 	read  int64 // bytes, for the metrics
-	fault error // with which reading ended before the end
+	fault error // the error that ended reading early
 }
 
-// newContent returns a reader of parts, which have to be all of a file's.
+// newContent returns a reader of parts. It returns an error unless they are all parts of the file.
 func newContent(ctx context.Context, from storage.Storage, parts []part, size int64) (*content, error) {
 	var end int64
 	for _, p := range parts {

@@ -73,7 +73,7 @@ func TestAFileOfPartsReadsAsOne(t *testing.T) {
 	})
 }
 
-// A whole upload with a cut, on an S3 server that goes away.
+// A whole upload with an interruption, on an S3 server that becomes unavailable.
 func TestAnUploadGoesToABucket(t *testing.T) {
 	log.SetOutput(io.Discard)
 	defer log.SetOutput(os.Stderr)

@@ -10,7 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// told tells both sides, or of an upload for messages its sender, what a transfer has become, and Redis. The transfer is committed.
+// told publishes a committed change of a transfer to both sides, or to the sender of an upload for messages, and stores
+// its progress in Redis.
 func (s *Service) told(ctx context.Context, t *Transfer) {
 	p := t.progress(t.Stored, s.chunk)
 	s.publish(t, api.EventTransferUpdated, t.wire(p), false)
@@ -22,7 +23,7 @@ func (s *Service) told(ctx context.Context, t *Transfer) {
 	}
 }
 
-// tellErased tells the other side of a transfer that it is gone with a user's account.
+// tellErased publishes the end of a transfer to the other side when a user's account is erased.
 func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
 	p := t.progress(t.Stored, s.chunk)
 	text, ok := events.Encode(s.log, api.EventTransferUpdated, t.wire(p))
@@ -58,11 +59,11 @@ func (s *Service) publish(t *Transfer, typ string, data any, fleeting bool) {
 	s.bus.Publish(batch)
 }
 
-// tellEvery is the time between two events about the progress of a transfer.
+// tellEvery is the shortest time between two events about the progress of a transfer.
 const tellEvery = 100 * time.Millisecond
 
-// watch tells both sides, ten times a second at most, how far an upload has come, until stop
-// is called, which returns when that has ended.
+// watch publishes the progress of an upload to both sides, at most ten times a second, until stop is called. stop
+// returns after the last event.
 func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()) {
 	quit := make(chan struct{})
 	var watching sync.WaitGroup
@@ -74,7 +75,7 @@ func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()
 			select {
 			case <-tick.C:
 			case <-quit:
-				ended = true // a piece that was quicker than a tick has progress as well
+				ended = true // even a piece faster than a tick has progress
 			}
 			if n := u.received.Load(); n != last && n < t.Size && s.tells.may(t.ID, time.Now()) {
 				last, t.Stored = n, u.stored.Load()
@@ -96,16 +97,16 @@ func (s *Service) tellProgress(ctx context.Context, t *Transfer, received int64)
 	}
 }
 
-// mostTells bounds the transfers of which is remembered when progress was told.
+// mostTells bounds the number of transfers with a stored time of the last event.
 const mostTells = 10_000
 
-// tells remembers when progress was told last.
+// tells has the times of the last progress events.
 type tells struct {
 	mu sync.Mutex
 	at map[ID]time.Time
 }
 
-// may reports whether progress can be told now, and remembers it.
+// may reports whether progress may be published now, and records the time if so.
 func (t *tells) may(id ID, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +114,7 @@ func (t *tells) may(id ID, now time.Time) bool {
 		return false
 	}
 	if len(t.at) >= mostTells {
-		clear(t.at) // one event too many for each
+		clear(t.at) // at most one event too many for each transfer
 	}
 	t.at[id] = now
 	return true

@@ -15,13 +15,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// File is an upload that is whole, as a message tells of it.
+// File is a complete upload as described in a message.
 type File struct {
 	From  accounts.ID // the user who has uploaded it
 	Media api.Media
 }
 
-// Lock returns those of some files that are whole and there. They stay so until tx ends.
+// Lock returns those of some files that are complete and exist. They remain so until tx ends.
 func (s *Service) Lock(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]File, error) {
 	found, err := s.sql.lockFiles(ctx, tx, list)
 	if err != nil || len(found) == 0 {
@@ -39,7 +39,7 @@ func (s *Service) Lock(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]Fil
 	return all, nil
 }
 
-// media is what a message says of the file.
+// media returns the description of the file in a message.
 func (l *Looks) media(t *Transfer) api.Media {
 	m := api.Media{File: t.ID.String(), Type: t.Media, Name: t.Name, Size: t.Size, SHA256: t.SHA256, Width: l.Width, Height: l.Height, Duration: int(l.Duration.Milliseconds())}
 	if l.Type != "" {
@@ -51,17 +51,18 @@ func (l *Looks) media(t *Transfer) api.Media {
 	return m
 }
 
-// Keep keeps locked files for messages that have them from this transaction on.
+// Keep makes locked files permanent, because messages have them from this transaction on.
 func (s *Service) Keep(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	return s.sql.expireAt(ctx, tx, list, never)
 }
 
-// removedNow is how many files one change removes itself. The rest, as of a group that is dissolved, a job removes.
+// removedNow is the largest number of files that one change deletes itself. A job deletes the rest, for example after a
+// group is dissolved.
 const removedNow = 50
 
-// Release gives up locked files that no message has any more. Their bytes are removed after the commit, for which nobody
-// waits: a storage that is slow or away must not keep a recalled message from being recalled for all. A job does it if this
-// node dies before.
+// Release expires locked files that no message has any longer. Their bytes are deleted after the commit, and no caller
+// waits for it, because a slow or unavailable storage must not delay the recall of a message. If this node dies before,
+// a job deletes them.
 func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	if len(list) == 0 {
 		return nil
@@ -82,8 +83,8 @@ func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	return s.sql.expireAt(ctx, tx, list, now)
 }
 
-// FileLink returns where the file of a message that a user sees can be fetched, or its thumbnail of a side; 0 is the
-// file. ErrGone, ErrNoSmall.
+// FileLink returns a link to a file of a message that a user sees, or to its thumbnail with this side; side 0 is the
+// file. It returns ErrGone or ErrNoSmall.
 func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side int) (_ api.FileLink, err error) {
 	defer errs.Wrap(&err, "transfers.FileLink %s", id)
 	what, err := variantOf(side)
@@ -109,13 +110,14 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 	return s.linkTo(&t, what, user), nil
 }
 
-// Store keeps a file that the server has made for a user, for a while from now on, as an upload for messages, and returns its id. It
-// counts like what the user uploads. Where a scanner looks at files, and has not yet, the file is kept as long as an upload is that
-// no message has. What the owner uploads meanwhile keeps it from nothing. ErrSize, ErrQuota, ErrName, and what
-// [Service.Upload] may return but ErrBusy.
+// Store stores a file of the server for a user as an upload for messages, and returns its id. The file expires after
+// keep. It counts in the user's quota, but the owner's other uploads neither delay nor refuse it. Until the scanner (if
+// any) has passed the file, it expires like an upload without messages. It returns ErrSize, ErrQuota or ErrName, or an
+// error of [Service.Upload] except ErrBusy.
 //
-// The id is the caller's to choose, the same for each try with one file: after the end of ctx, or of the process, and after an error of
-// kind [errs.Unavailable] the next try goes on where that one was. The file has another id where such an upload has expired.
+// The caller chooses the id and uses it again for each retry with one file. A retry resumes the upload if ctx or the
+// process ended, or after an error of kind [errs.Unavailable]. If the upload with this id has expired, the file gets
+// another id.
 func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error) {
 	defer errs.Wrap(&err, "transfers.Store for %s", owner)
 	chosen, err := ids.Parse[Transfer](id)
@@ -146,7 +148,7 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 		}
 		return "", err
 	}
-	if t.uploaded() && s.scanner == nil { // a try before has brought all of it
+	if t.uploaded() && s.scanner == nil { // an earlier try uploaded all of it
 		if t = s.finishNow(ctx, t); t.uploaded() {
 			return "", ErrStorage
 		}

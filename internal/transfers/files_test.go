@@ -31,7 +31,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// photo is a picture of noise, of some parts of a test.
+// photo returns a picture of noise that is stored in several parts.
 func photo(t testing.TB, width, height int) []byte {
 	t.Helper()
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))
@@ -47,10 +47,10 @@ func photo(t testing.TB, width, height int) []byte {
 	return b.Bytes()
 }
 
-// put has the first user upload a file for messages.
+// put uploads a file for messages as the first user.
 func (w *world) put(name string, data []byte) Transfer { return w.putBy(0, name, data) }
 
-// putBy is put for another user than the first.
+// putBy is put for another user.
 func (w *world) putBy(user int, name string, data []byte) Transfer {
 	w.t.Helper()
 	t, err := w.Offer(w.t.Context(), w.users[user], Offer{Name: name, Media: "text/html", Size: int64(len(data))})
@@ -60,7 +60,7 @@ func (w *world) putBy(user int, name string, data []byte) Transfer {
 	return t
 }
 
-// locked returns what there is of files in a transaction, in which then is called.
+// locked returns the locked files in a transaction that calls then.
 func (w *world) locked(then func(ctx context.Context, tx *sqldb.Tx) error, list ...ID) (found map[ID]File) {
 	w.t.Helper()
 	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) (err error) {
@@ -72,7 +72,7 @@ func (w *world) locked(then func(ctx context.Context, tx *sqldb.Tx) error, list 
 	return found
 }
 
-// keep has a message have a file, and drop has none have it any more and waits until it is gone.
+// keep makes a message have a file. drop makes no message have it, and waits until it is deleted.
 func (w *world) keep(id ID) {
 	w.t.Helper()
 	w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.Keep(ctx, tx, []ID{id}) }, id)
@@ -84,8 +84,8 @@ func (w *world) drop(id ID) {
 	w.releasing.Wait()
 }
 
-// While a storage does not answer, who takes the last message back does not wait for it: others would see the message
-// all the while.
+// While the storage does not respond, a recall of the last message does not wait for it. Other users would see the
+// message meanwhile.
 func TestNobodyWaitsForTheStorageToGiveUpAFile(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		up := w.put("a.bin", random(testChunk+1))
@@ -102,13 +102,13 @@ func TestNobodyWaitsForTheStorageToGiveUpAFile(t *testing.T) {
 	})
 }
 
-// seenBy are the users who see messages that have files.
+// seenBy are the users who see messages with files.
 type seenBy map[accounts.ID]bool
 
 func (s seenBy) Sees(_ context.Context, user accounts.ID, _ ID) (bool, error)    { return s[user], nil }
 func (s seenBy) MayLink(_ context.Context, user accounts.ID, _ ID) (bool, error) { return s[user], nil }
 
-// served returns what a link leads to.
+// served returns the content of a link.
 func (w *world) served(link api.FileLink, err error) (Served, []byte, error) {
 	w.t.Helper()
 	w.must(err)
@@ -156,7 +156,7 @@ func TestAnUploadForMessagesTellsWhatItIs(t *testing.T) {
 	})
 }
 
-// bomb is an image of more pixels than are decoded.
+// bomb returns an image with more pixels than the limit for decoding.
 func bomb(t testing.TB) []byte {
 	t.Helper()
 	b := photo(t, 8, 8)
@@ -192,7 +192,7 @@ func TestWhoMayFetchAFileForMessages(t *testing.T) {
 		if _, err := w.FileLink(t.Context(), w.users[1], up.ID, 64); !errors.Is(err, ErrNoSmall) {
 			t.Errorf("of a side that there is not: %v", err)
 		}
-		// It is the message's now, also for who has uploaded it, and with a link from before.
+		// It belongs to the message now, also for its sender and for an earlier link.
 		if _, err := w.Link(t.Context(), w.users[0], up.ID); !errors.Is(err, ErrUnknown) {
 			t.Errorf("its sender, who does not see the message: %v", err)
 		}
@@ -241,7 +241,7 @@ func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
 		if _, err := w.sql.get(t.Context(), dropped.ID); !errors.Is(err, ErrUnknown) {
 			t.Errorf("a row is left: %v", err)
 		}
-		// A node that dies between the commit and the removal leaves it to the job.
+		// If a node dies between the commit and the removal, the job removes it.
 		w.keep(late.ID)
 		w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 			return w.sql.expireAt(ctx, tx, []ID{late.ID}, tx.Now())
@@ -261,7 +261,7 @@ func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
 		w.must(w.expire(t.Context()))
 		w.sound(kept.ID)
 
-		w.must(w.Erase(t.Context(), w.users[0])) // a message of somebody else has it
+		w.must(w.Erase(t.Context(), w.users[0])) // another user's message has it
 		w.sound(kept.ID)
 		if got := w.stands(kept.ID); !got.From.IsZero() || got.has(w.users[0]) {
 			t.Errorf("it is still of its sender, who is gone: %+v", got)
@@ -274,7 +274,7 @@ func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
 	})
 }
 
-// A message that takes a file at the very moment at which it expires gets it whole, or not at all.
+// A message that takes a file in the moment of its expiry gets all of it or nothing.
 func TestAFileIsNotTakenAndRemovedAtOnce(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		for range 10 {
@@ -305,7 +305,7 @@ func TestAFileIsNotTakenAndRemovedAtOnce(t *testing.T) {
 	})
 }
 
-// The job that expires has read a file's row before a message takes the file.
+// The job that expires files has read a file's row before a message takes the file.
 func TestAFileThatIsTakenAtTheLastMomentStays(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		up := w.put("file", random(100))
@@ -345,7 +345,7 @@ func TestWhatANodeDidNotFinishAnotherDoes(t *testing.T) {
 		data := photo(t, 400, 300)
 		t1, err := w.Offer(t.Context(), w.users[0], Offer{Name: "x", Size: int64(len(data))})
 		w.must(err)
-		// The storage has room for the file, and none for the thumbnails.
+		// The storage has space for the file, but not for the thumbnails.
 		parts := (len(data) + testChunk - 1) / testChunk
 		w.storage.after = func(kept int) {
 			if kept == parts {
@@ -374,7 +374,7 @@ func TestWhatANodeDidNotFinishAnotherDoes(t *testing.T) {
 	})
 }
 
-// Two nodes finish the same file: its thumbnails are there once.
+// Two nodes finish the same file: its thumbnails are stored once.
 func TestAFileThatTwoFinishIsSound(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		var ran atomic.Bool
@@ -403,7 +403,7 @@ func TestOnlyItsSenderIsToldOfAnUpload(t *testing.T) {
 	})
 }
 
-// wav is a recording of silence, of so many milliseconds.
+// wav returns a recording of silence with this length.
 func wav(ms int) []byte {
 	n := ms * 16
 	b := append([]byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00"), 0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0)
@@ -479,7 +479,7 @@ func FuzzRecording(f *testing.F) {
 	})
 }
 
-// cutting is a file whose reader's context ends where a byte is read, and that notes what was read of it.
+// cutting is a file whose reader's context ends when the byte at is read. It records the offsets of reads.
 type cutting struct {
 	*bytes.Reader
 	at   int64
@@ -495,7 +495,7 @@ func (c *cutting) ReadAt(p []byte, off int64) (int, error) {
 	return c.Reader.ReadAt(p, off)
 }
 
-// A node that is stopped while it stores a file of its own leaves what it has stored to the next one, which stores the rest.
+// A node that is stopped while it stores its own file leaves the stored bytes for the next one, which stores the rest.
 func TestWhatTheServerStoresGoesOnWhereItWasCutOff(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		w.Serve(seenBy{})
@@ -524,7 +524,7 @@ func TestWhatTheServerStoresGoesOnWhereItWasCutOff(t *testing.T) {
 		}
 		first := ids.New[Transfer]().String()
 		cutOff(first)
-		for _, want := range [][]int64{{2 * testChunk, 3 * testChunk}, nil} { // what is whole is not stored once more
+		for _, want := range [][]int64{{2 * testChunk, 3 * testChunk}, nil} { // a complete file is not stored again
 			file, from, err := store(first, -1)
 			if w.must(err); file != first || !slices.Equal(from, want) {
 				t.Errorf("got the file %s of bytes from %d, want %s of those from %d", file, from, first, want)
@@ -548,12 +548,12 @@ func TestWhatTheServerStoresGoesOnWhereItWasCutOff(t *testing.T) {
 	})
 }
 
-// stored has the server store a file of the first user's.
+// stored stores a file of the server for the first user.
 func (w *world) stored(id string, data []byte, keep time.Duration) (string, error) {
 	return w.Store(w.t.Context(), w.users[0], id, "live.webm", "video/webm", int64(len(data)), bytes.NewReader(data), keep)
 }
 
-// charged returns what counts of the first user's day.
+// charged returns the first user's quota of the day.
 func (w *world) charged() (files, size int) {
 	w.t.Helper()
 	w.must(w.db.QueryRowContext(w.t.Context(), "SELECT files, bytes FROM transfer_quotas WHERE user_id = ?", w.users[0]).Scan(&files, &size))
@@ -581,7 +581,7 @@ func TestWhatTheServerStoresGoesOnAfterAFaultOfTheStorage(t *testing.T) {
 		if files, size := w.charged(); files != 1 || size != len(data) {
 			t.Errorf("%d files with %d bytes count", files, size)
 		}
-		// What the owner has begun, and not finished, keeps it from nothing.
+		// The owner's unfinished transfers do not affect it.
 		for range w.cfg.Open {
 			w.offer(random(10))
 		}
@@ -591,13 +591,13 @@ func TestWhatTheServerStoresGoesOnAfterAFaultOfTheStorage(t *testing.T) {
 	})
 }
 
-// A node dies, or its storage fails, when all of a file is stored and the file is not finished.
+// A node dies, or its storage fails, after all bytes are stored and before the file is finished.
 func TestWhatTheServerStoresIsKeptAsLongAsItWasToBe(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data, id := photo(t, 400, 300), ids.New[Transfer]()
 		parts := (len(data) + testChunk - 1) / testChunk
 		w.storage.after = func(kept int) {
-			if kept == parts { // none is left for the thumbnails
+			if kept == parts { // no space remains for the thumbnails
 				w.storage.set(syscall.ENOSPC, nil)
 			}
 		}
@@ -623,7 +623,7 @@ func TestWhatTheServerStoresIsKeptAsLongAsItWasToBe(t *testing.T) {
 	})
 }
 
-// A request of a few kilobytes must not become thousands of requests to the storage.
+// A request of a few kilobytes must not cause thousands of requests to the storage.
 func TestARequestForVeryManyRangesGetsTheWholeFile(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(3 * testChunk)

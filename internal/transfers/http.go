@@ -17,14 +17,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits. A client on a line that breaks often asks for a link for each try; one that uploads a
-// megabyte at a time over a fast line makes hundreds of requests a minute.
+// Rate limits. A client with an unstable connection requests a link for each try. A client that uploads one megabyte
+// per request over a fast connection sends hundreds of requests a minute.
 var (
 	pieceLimit = ratelimit.Limit{Max: 3000, Window: time.Minute}
 	fetchLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
 )
 
-// Routes adds the domain's operations to a.
+// Routes adds the operations of this package to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"transfers"}
 	between := []*errs.Error{ErrRefused, ErrYouBlock, social.ErrStore, accounts.ErrStore, ErrStore}
@@ -60,7 +60,7 @@ type ofTransfer struct {
 	Transfer string `path:"transfer" doc:"the transfer's id"`
 }
 
-// id is the transfer of the path. ErrUnknown.
+// id returns the transfer of the path, or ErrUnknown.
 func (in ofTransfer) id() (ID, error) {
 	id, err := ids.Parse[Transfer](in.Transfer)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *o
 	return web.NewBody(t.wire(t.progress(received, s.chunk))), nil
 }
 
-// inTransfer makes a handler of a verb on one of the caller's transfers.
+// inTransfer handles a verb on one of the caller's transfers.
 func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer, verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*web.Body[api.Transfer], error) {
 	id, err := in.id()
 	if err != nil {
@@ -143,14 +143,14 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *ofTr
 	return web.NewBody(link), err
 }
 
-// mostRanges of a file are sent at once. For more of them all of it is sent, as RFC 9110, section 14.2, allows: each is a request
-// to the storage, and thousands fit into one header.
+// mostRanges is the largest number of ranges in one response. For more ranges, the whole file is sent, as RFC 9110,
+// section 14.2, allows. Each range is a request to the storage, and one header can have thousands.
 const mostRanges = 32
 
 const octets = "application/octet-stream"
 
-// fileReply is a file. What a user has uploaded is never shown in the server's own origin:
-// it has a type that nothing runs, is kept instead of opened, and where a browser opens it all the same it can do nothing there.
+// fileReply is the response with a file. Files of users are never shown in the server's own origin. They have a type
+// that no browser executes, and browsers save them. The policy disables everything if a browser opens one anyway.
 type fileReply struct {
 	Type        string `header:"Content-Type"`
 	Disposition string `header:"Content-Disposition"`
@@ -202,7 +202,7 @@ func (s *Service) getFile(ctx context.Context, in *struct {
 	}, nil
 }
 
-// lateHeader sends the header of an answer with its first bytes, so that content that cannot be read becomes a refusal.
+// lateHeader sends the header of a response with its first bytes, so that unreadable content becomes an error response.
 type lateHeader struct {
 	http.ResponseWriter
 	status int

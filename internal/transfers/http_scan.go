@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// postScanner posts files to an address: 2xx passes a file, 422 refuses it, and anything else is an
+// postScanner posts files to an address. A 2xx response passes a file, 422 refuses it, and any other response is an
 // error.
 type postScanner struct {
 	url    string
@@ -33,7 +33,7 @@ func (p postScanner) scan(ctx context.Context, t *Transfer, content io.Reader) (
 	req.Header.Set("X-Stoa-Sha256", t.SHA256)
 	resp, err := p.client.Do(req)
 	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err // without the address, in which there may be a secret of the scanner's
+		err = of.Err // without the address, which may have a secret of the scanner
 	}
 	if err != nil {
 		return false, err

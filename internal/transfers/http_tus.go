@@ -19,14 +19,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
-// What of tus 1.0 is served: https://tus.io/protocols/resumable-upload
+// The supported parts of tus 1.0: https://tus.io/protocols/resumable-upload
 const (
 	tusVersion    = "1.0.0"
 	tusExtensions = "creation,checksum,expiration,termination"
 	tusChecksums  = "sha1,sha256,md5"
 )
 
-// tusStatuses maps refusals to the statuses that tus 1.0 gives them. Clients stop at 410 and retry after 409.
+// tusStatuses maps errors to their statuses in tus 1.0. Clients stop at 410 and retry after 409.
 var tusStatuses = map[string]int{
 	"transfer.tus":            http.StatusBadRequest,
 	"transfer.tus_version":    http.StatusPreconditionFailed,
@@ -66,7 +66,7 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 		Summary: "Cancel a transfer, as clients of tus do", Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteUpload)
 }
 
-// tusReply is what clients of tus look at.
+// tusReply has the headers for clients of tus.
 type tusReply struct {
 	Resumable string `header:"Tus-Resumable"`
 	Offset    string `header:"Upload-Offset"`
@@ -82,10 +82,10 @@ func tusOf(t *Transfer) tusReply {
 	return out
 }
 
-// errVersion refuses a client that speaks another version of tus.
+// errVersion is the error for a client with another version of tus.
 var errVersion = errs.New(errs.Invalid, "transfer.tus_version", "This server speaks tus 1.0.0.")
 
-// tusHeaders has the answer say what clients of tus expect of every one.
+// tusHeaders sets the headers that clients of tus expect in every response.
 func tusHeaders(ctx context.Context, version string) error {
 	web.Header(ctx).Set("Tus-Resumable", tusVersion)
 	if version != "" && version != tusVersion {
@@ -128,14 +128,14 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 	return &createReply{tusOf(&t), uploadPath(t.ID.String()), t.wire(t.progress(0, s.chunk))}, nil
 }
 
-// createReply is tusReply with where the upload goes on.
+// createReply is tusReply with the address of the upload.
 type createReply struct {
 	tusReply
 	Location string `header:"Location"`
 	Body     api.Transfer
 }
 
-// createdAgain has a retry of a creation say what the first answer said.
+// createdAgain sets the headers of the first response in a retry of a creation.
 func createdAgain(h http.Header, body []byte) {
 	var t api.Transfer
 	if json.Unmarshal(body, &t) != nil {
@@ -150,7 +150,7 @@ func createdAgain(h http.Header, body []byte) {
 
 func uploadPath(id string) string { return "/v1/transfers/" + id + "/upload" }
 
-// metadata reads an Upload-Metadata: names, each with a value in base64 or none.
+// metadata parses an Upload-Metadata header: names, each with a base64 value or none.
 func metadata(text string) (map[string]string, bool) {
 	all := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -167,14 +167,14 @@ func metadata(text string) (map[string]string, bool) {
 	return all, true
 }
 
-// uploadReply is tusReply for a client that asks for more.
+// uploadReply is tusReply with the transfer as its body.
 type uploadReply struct {
 	tusReply
 	Body api.Transfer
 }
 
 func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*uploadReply, error) {
-	_ = tusHeaders(ctx, "") // whatever it speaks
+	_ = tusHeaders(ctx, "") // for any version
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (s *Service) patchUpload(ctx context.Context, caller accounts.Caller, in *s
 	}
 	piece := Piece{Length: in.Stream.Length, Body: in.Stream, Cut: in.Stream.Cut}
 	if piece.Offset, err = strconv.ParseInt(in.Offset, 10, 64); err != nil {
-		piece.Offset = -1 // a transfer that is none of the caller's is unknown in any case
+		piece.Offset = -1 // a foreign transfer is unknown in any case
 	}
 	if in.Checksum != "" {
 		name, sum, _ := strings.Cut(in.Checksum, " ")

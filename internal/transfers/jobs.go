@@ -10,11 +10,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// Jobs are what this domain does by itself.
+// Jobs returns the background jobs of this package.
 func (s *Service) Jobs() []worker.Job {
 	jobs := []worker.Job{
 		{Name: "transfers.expire", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.expire},
-		// A bucket tells a thousand names at a time: of many millions that takes a quarter of an hour.
+		// A bucket lists a thousand names per request: many millions of names take a quarter of an hour.
 		{Name: "transfers.sweep", Every: 6 * time.Hour, Singleton: true, Timeout: 2 * time.Hour, Run: func(ctx context.Context) error {
 			_, err := s.sweep(ctx)
 			return err
@@ -29,8 +29,8 @@ func (s *Service) Jobs() []worker.Job {
 
 const dueAtOnce = 100
 
-// expire ends offers that nobody has answered and uploads that have stood still, removes
-// files whose time is over, and forgets transfers that have none any more, and what users sent on days that count no longer.
+// expire ends offers without an answer and idle uploads. It deletes expired files, transfers without a file after their
+// history, and quotas of past days.
 func (s *Service) expire(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "transfers.expire")
 	for {
@@ -61,7 +61,7 @@ func (s *Service) expireOne(ctx context.Context, t *Transfer) error {
 	}
 	_, err := s.change(ctx, t.From, t.ID, func(t *Transfer, now time.Time) error {
 		switch {
-		case t.Expires.After(now): // something has happened meanwhile
+		case t.Expires.After(now): // it changed meanwhile
 			return errSame
 		case !t.Status.final():
 			t.end(Failed, reasonExpired, now, historyFor)
@@ -73,22 +73,21 @@ func (s *Service) expireOne(ctx context.Context, t *Transfer) error {
 	return err
 }
 
-// forget removes all that there is of a transfer that has expired by then.
+// forget deletes a transfer that expires no later than by, with all its data.
 func (s *Service) forget(ctx context.Context, t *Transfer, by time.Time) error {
 	gone, err := s.sql.forget(ctx, t.ID, by)
 	if err != nil {
 		return asKind(err)
 	}
 	s.remove(ctx, gone)
-	if err := s.redis.forget(ctx, t.ID); err != nil { // it is gone within the hour in any case
+	if err := s.redis.forget(ctx, t.ID); err != nil { // it expires within the hour in any case
 		s.log.Debug("transfers: Redis keeps the progress of a forgotten transfer", "transfer", t.ID, "err", err)
 	}
 	return nil
 }
 
-// Erase removes all that there is of a user who has no account any more: transfers on both
-// sides, with their files. The others are told. A file that messages of others have, who have forwarded it, is
-// nobody's from then on. It may be repeated.
+// Erase deletes all data of a user without an account: transfers on both sides, with their files. The other sides get
+// events. Files that other users forwarded in their messages remain without a sender. Erase may be repeated.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "transfers.Erase %s", user)
 	if err := s.sql.disown(ctx, user); err != nil {
@@ -116,15 +115,15 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 }
 
 const (
-	// orphanAge is how old a part without a row was at the sweep before the one that removes it. It
-	// exceeds partTime by more than clocks differ.
+	// orphanAge is the age of a part without a row at the sweep before the one that deletes it. It exceeds partTime by
+	// more than any difference between clocks.
 	orphanAge = 2 * partTime
 
 	sweepAtOnce = 500
 )
 
-// sweep removes parts that belong to no transfer: those of a node that died while it wrote
-// them, or before it had removed them. It goes by what the database knew at the sweep before, see [Service.claim].
+// sweep deletes parts without a transfer: parts of a node that died while it wrote them or before it deleted them. It
+// uses the state of the database at the previous sweep, see [Service.claim].
 func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 	defer errs.Wrap(&err, "transfers.sweep")
 	before, err := s.claim(ctx)
@@ -158,7 +157,7 @@ func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 	err = s.storage.List(ctx, func(name string) error {
 		id, made, ok := parsePart(name)
 		if !ok || before.Sub(made) < orphanAge {
-			return nil // another's, or one that may be on its way
+			return nil // of another program, or perhaps still being written
 		}
 		batch, of = append(batch, name), append(of, id)
 		if len(batch) < sweepAtOnce {

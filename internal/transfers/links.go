@@ -15,8 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/picture"
 )
 
-// signer makes links that only the holder of the server's secret can make: every node, and
-// the next one after a restart. The server does not store links.
+// signer signs links with the server's secret. All nodes have the same secret, and it stays the same after a restart.
+// The server does not store links.
 type signer []byte
 
 const (
@@ -26,27 +26,28 @@ const (
 	seatLen  = 2 * ids.Len // of a link from a room
 )
 
-// claim is the text of a link.
+// claim is the content of a link.
 type claim struct {
 	id    ID
 	what  variant
-	user  accounts.ID // whose right to the file the link has
+	user  accounts.ID // the user whose right to the file is checked
 	until time.Time
 
-	room, viewer string // of a link from a room: the viewer whose place in the room the link needs, too
+	room, viewer string // of a link from a room: the link also needs this viewer to be in the room
 }
 
-// variant is what of a file a link leads to.
+// variant selects the file of a link or one of its thumbnails.
 type variant byte
 
-// The variants.
+// The values of variant.
 const (
 	whole variant = 'w'
-	small variant = 's' // the thumbnail of the smallest side
-	large variant = 'l' // that of the largest
+	small variant = 's' // the thumbnail with the smallest side
+	large variant = 'l' // the thumbnail with the largest side
 )
 
-// variantOf returns the one with thumbnails of a side; 0 is the whole file. ErrNoSmall.
+// variantOf returns the variant for a thumbnail's side; side 0 is the whole file. It returns ErrNoSmall for an unknown
+// side.
 func variantOf(side int) (variant, error) {
 	switch side {
 	case 0:
@@ -67,7 +68,7 @@ func (v variant) side() int {
 	return picture.Sides[0]
 }
 
-// mac is over texts of two fixed lengths.
+// mac returns the mac of a text, which has one of two fixed lengths.
 func (s signer) mac(text string) string {
 	h := hmac.New(sha256.New, s)
 	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(label))))
@@ -75,7 +76,7 @@ func (s signer) mac(text string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// label tells a link from what else the secret signs.
+// label distinguishes links from other texts that the secret signs.
 const label = "file link"
 
 func (s signer) link(c claim) string {
@@ -113,7 +114,7 @@ func (s signer) check(link string) (claim, bool) {
 	return c, malformed == nil && malformedUser == nil && err == nil
 }
 
-// sameAs returns instead for an error that is what, and other errors as they are.
+// sameAs returns instead if err is what, and err otherwise.
 func sameAs(err, what, instead error) error {
 	if errors.Is(err, what) {
 		return instead

@@ -9,20 +9,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/picture"
 )
 
-// lookMemory bounds the files that are in memory at a time to be decoded, half of it those of one sender. minLook counts for a
-// smaller file: a sender then has fewer files here than may wait in a studio.
+// lookMemory bounds the total size of files in memory for decoding; one sender may use half of it. A smaller file
+// counts as minLook, so that one sender has fewer files here than may wait in a studio.
 const (
 	lookMemory = 4 * picture.MaxPhoto
 	minLook    = picture.MaxPhoto / 4
 )
 
-// newLooking returns the queue of files to decode. A file that waits is not in memory.
+// newLooking returns the queue of files to decode. A waiting file is not in memory.
 func newLooking() *fairqueue.Queue {
 	return fairqueue.New(fairqueue.Limits{Capacity: lookMemory, Waiting: 1000, PerUser: 200, Full: picture.ErrBusy})
 }
 
-// look finds out what a message needs to show a file. Nothing that the bytes are is an error: what is neither a picture
-// nor a recording is a file.
+// look returns the description of a file that a message needs. Unusual bytes are not an error: content that is neither
+// a picture nor a recording is a plain file.
 func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
 	c, err := s.read(ctx, t)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
 	return l, nil
 }
 
-// store writes a part as a whole.
+// store writes a whole part.
 func (s *Service) store(ctx context.Context, name string, data []byte) error {
 	w, err := s.storage.Create(ctx, name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Service) store(ctx context.Context, name string, data []byte) error {
 	return asStorage(w.Keep(ctx))
 }
 
-// names are those of the parts that thumbnails have.
+// names returns the names of the thumbnails' parts.
 func (l *Looks) names() (all []string) {
 	for _, th := range l.Thumbnails {
 		all = append(all, th.name)
@@ -87,7 +87,7 @@ func (l *Looks) names() (all []string) {
 	return all
 }
 
-// thumbnail returns one. ErrNoSmall.
+// thumbnail returns the thumbnail of a variant, or ErrNoSmall.
 func (l *Looks) thumbnail(what variant) (Thumbnail, error) {
 	for _, th := range l.Thumbnails {
 		if th.Side == what.side() {

@@ -11,24 +11,24 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
-// ownerFolder is where the storage has the mark of the database that its files belong to.
+// ownerFolder is the folder of the storage with the mark of its database.
 const ownerFolder = "owner/"
 
-// An ownership is what a database knows of its storage: the mark that both have. Each sweep draws
-// another one, so that the copy of a database does not have it for long.
+// An ownership connects a database with its storage: both have the same mark. Each sweep draws a new mark, so that the
+// mark in a copy of the database soon becomes invalid.
 type ownership struct {
 	mark  string
-	since int64  // Unix milliseconds at which the mark was drawn
-	next  string // a mark that is being written: the storage has this one or the former, or both
+	since int64  // Unix ms of the draw
+	next  string // a mark that is being written; the storage has this mark, the former one, or both
 }
 
-// claim makes sure that the storage is that of this database, and draws another mark. It returns the moment
-// at which the former mark was drawn. A copy of the database that has that mark was made later, so it knows
-// all that was begun before: what it does not know of that belongs to no transfer. Of a storage without a mark the
-// moment is that of Unix' epoch.
+// claim verifies that the storage belongs to this database, and draws a new mark. It returns the time when the former
+// mark was drawn. A copy of the database with that mark was made later, so it has all uploads that began before. Parts
+// from before that time that the database does not have belong to no transfer. For a storage without a mark, the time
+// is the Unix epoch.
 //
-// A database that was restored from a backup has an older mark than the storage, another deployment's has
-// another one, and to both of them all that is newer, or the other's, would look like parts of no transfer.
+// A database that was restored from a backup has an older mark than the storage, and another deployment has a different
+// one. For both of them, newer or foreign parts would look like parts without a transfer.
 func (s *Service) claim(ctx context.Context) (before time.Time, err error) {
 	held, err := s.sql.ownership(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Service) writeMark(ctx context.Context, mark string) error {
 	return w.Keep(ctx)
 }
 
-// refuseOwned is an error where the storage has a mark: it is not one that this database knows.
+// refuseOwned returns an error if the storage has a mark, because this database does not have that mark.
 func (s *Service) refuseOwned(ctx context.Context) error {
 	err := s.storage.List(ctx, func(name string) error {
 		if strings.HasPrefix(name, ownerFolder) {

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// other is a node of another deployment on the same folder.
+// other returns a node of another deployment on the same folder.
 func (w *world) other() *world {
 	w.t.Helper()
 	db := sqldbtest.Engine{Name: "sqlite"}.Open(w.t, func(c *sqldb.Config) {
@@ -24,7 +24,7 @@ func (w *world) other() *world {
 	return newWorld(w.t, db, redistest.Open(w.t, "embedded"), new(atomic.Int64), w.dir, w.cfg)
 }
 
-// swept lets two sweeps go by, of which the second one may remove what was there at the first.
+// swept runs two sweeps. The second one may delete parts that existed at the first.
 func (w *world) swept() (removed int, err error) {
 	w.t.Helper()
 	for range 2 {
@@ -53,7 +53,7 @@ func TestADatabaseDoesNotSweepTheStorageOfAnother(t *testing.T) {
 	})
 }
 
-// A database that was restored does not know of the files that came after its backup.
+// A restored database has no rows of files that are newer than its backup.
 func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		sweep := func(want error) {
@@ -65,7 +65,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 		sweep(nil)
 		backup, err := w.sql.ownership(t.Context())
 		w.must(err)
-		storagetest.Put(t, w.storage, newPart(ids.New[Transfer](), 0, w.db.Now()).name, random(10)) // the row of which the backup lacks
+		storagetest.Put(t, w.storage, newPart(ids.New[Transfer](), 0, w.db.Now()).name, random(10)) // the backup lacks its row
 		objects := len(w.objects())
 
 		w.pass(orphanAge + time.Minute)
@@ -79,7 +79,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 			t.Errorf("%d of %d parts are left", n, objects)
 		}
 
-		// The operator has the storage belong to the restored database.
+		// The operator makes the storage belong to the restored database.
 		w.must(w.storage.Remove(t.Context(), ownerFolder+now.mark))
 		sweep(nil)
 		if n, err := w.sweep(t.Context()); n != 1 || err != nil {
@@ -88,7 +88,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 	})
 }
 
-// Whatever a sweep was doing when it ended, the next one knows the storage.
+// A sweep may end at any step: the next one still accepts the storage.
 func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s storage.Storage) {
 		w := &Service{sql: &sqlStore{sqldbtest.Engine{Name: "sqlite"}.Open(t)}, storage: s}
@@ -96,7 +96,7 @@ func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
 		for range 2 {
 			for _, cut := range []func(h *harmed){
 				func(h *harmed) { h.write = away },
-				func(h *harmed) { h.keep = away }, // it is kept all the same
+				func(h *harmed) { h.keep = away }, // it is stored anyway
 				func(h *harmed) { h.remove = away },
 			} {
 				h := &harmed{Storage: s}

@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// uploadsOfTransfer is how many uploads of one transfer a node takes at once: one that gets on, and one whose line
-	// is dead, which the node does not know yet.
+	// uploadsOfTransfer is the largest number of concurrent uploads of one transfer on a node: an active one, and one
+	// with a broken connection that the node has not yet detected.
 	uploadsOfTransfer = 2
 
-	// takeOverTime is how long an upload waits until another has stored what came, and its place is free.
+	// takeOverTime bounds the wait of an upload until an older one has stored its bytes and released its place.
 	takeOverTime = 5 * time.Second
 )
 
-// places bound the uploads that a node takes at once: each has buffers, and may have parts that do not count yet.
+// places bounds the concurrent uploads on a node, because each has buffers and may have parts that do not count yet.
 type places struct {
-	most int // of a user
+	most int // for each user
 
 	mu sync.Mutex
 	of map[accounts.ID][]*placed // the oldest first
 }
 
-// placed is an upload that has a place.
+// placed is an upload with a place.
 type placed struct {
 	id   ID
-	cut  func() // ends it soon; nil where it ends by itself
+	cut  func() // ends it soon; nil if it ends by itself
 	left chan struct{}
 }
 
-// enter gives an upload a place, which it has until leave is called. Where there is none, it takes over from an older one,
-// which is cut. ErrBusy, also where that one has not left in time.
+// enter gives an upload a place until leave is called. If there is no free place, it ends an older upload and takes its
+// place. It returns ErrBusy if there is none, or if the older one has not ended in time.
 func (p *places) enter(ctx context.Context, user accounts.ID, id ID, cut func()) (leave func(), err error) {
 	u := &placed{id, cut, make(chan struct{})}
 	late := time.After(takeOverTime)
@@ -58,8 +58,8 @@ func (p *places) enter(ctx context.Context, user accounts.ID, id ID, cut func())
 	}
 }
 
-// try gives an upload a place if there is one. Else it returns from which it is to take over: the oldest of its own
-// transfer beyond two, and beyond the user's most the oldest behind which another of the same transfer has come.
+// try gives an upload a place if there is one. Otherwise it returns the upload to end. If the transfer has too many
+// uploads, this is its oldest. If the user has too many, it is the oldest upload whose transfer has another one.
 func (p *places) try(user accounts.ID, u *placed) (entered bool, older *placed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-// hanging is an upload whose client stands still.
+// hanging is an upload whose client sends no more bytes.
 type hanging struct {
 	line *io.PipeWriter
 	err  chan error
 }
 
-// hang has the first user upload a piece that stands still after some bytes of data.
+// hang starts an upload of the first user that stops after some bytes of data.
 func (w *world) hang(id ID, p Piece, data []byte) *hanging {
 	w.t.Helper()
 	r, line := io.Pipe()
@@ -27,14 +27,14 @@ func (w *world) hang(id ID, p Piece, data []byte) *hanging {
 	go func() {
 		_, err := w.send(id, p)
 		h.err <- err
-		r.Close() // who writes on does not wait
+		r.Close() // later writes do not block
 	}()
 	_, err := line.Write(data)
 	w.must(err)
 	return h
 }
 
-// wantCut waits for the end of an upload that was cut at once.
+// wantCut waits for the end of an upload that was interrupted at once.
 func (w *world) wantCut(what string, h *hanging, want error) {
 	w.t.Helper()
 	select {
@@ -47,7 +47,7 @@ func (w *world) wantCut(what string, h *hanging, want error) {
 	}
 }
 
-// An upload that hangs gives its place up to a newer one of its transfer. What came of it counts, as of any that is cut.
+// A hanging upload gives its place to a newer one of its transfer. Its bytes count, as after any interruption.
 func TestTheNewestUploadOfATransferTakesOver(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(3 * testChunk)
@@ -74,8 +74,8 @@ func TestTheNewestUploadOfATransferTakesOver(t *testing.T) {
 	})
 }
 
-// All the transfers that a user may have open can be uploaded at once, also when each has an upload that hangs. What has
-// ended and hangs on keeps the user's own waiting, and nobody else's.
+// A user can upload all allowed open transfers at once, even if each has a hanging upload. An ended upload that still
+// hangs delays only the user's own uploads.
 func TestAUserHasSoManyUploadsAtOnce(t *testing.T) {
 	inBubble(t, Settings{Open: 3}, func(t *testing.T, w *world) {
 		data := random(testChunk + 1)
@@ -128,7 +128,7 @@ func TestAUserHasSoManyUploadsAtOnce(t *testing.T) {
 	})
 }
 
-// Where a user has no place left, a transfer that has none comes before one that has two.
+// If a user has no free place, a transfer without an upload takes the place of one with two.
 func TestAnUploadTakesThePlaceOfTheOlderOneOfAnotherTransfer(t *testing.T) {
 	inBubble(t, Settings{Open: 3}, func(t *testing.T, w *world) {
 		data := random(10)
@@ -147,7 +147,7 @@ func TestAnUploadTakesThePlaceOfTheOlderOneOfAnotherTransfer(t *testing.T) {
 	})
 }
 
-// Parts of a piece with a checksum are stored before they count, of two requests for a transfer at most.
+// Parts of a piece with a checksum are stored before they count, for at most two requests of a transfer.
 func TestPiecesWithAChecksumDoNotFillTheStorage(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(4 * testChunk)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// headLen is how much of a file says what it is.
+// headLen is the number of bytes at a file's start that identify its type.
 const headLen = 4 << 10
 
-// recording returns what kind of recording of a voice a file is, and how long it is as far as its container
-// tells in few bytes: the header of WAV, the first and last page of Ogg with Opus, the movie header of MP4. Of WebM, which browsers
-// write without a length, nobody knows: 0. The type is empty for other files. An error is the reader's.
+// recording returns the type and length of a voice recording; the type is empty for other files. The length is read
+// from few bytes of the container: the header of WAV, the first and last page of Ogg with Opus, the movie header of
+// MP4. It is 0 for WebM, which browsers write without a length. An error is an error of the reader.
 func recording(r io.ReadSeeker) (typ string, d time.Duration, err error) {
 	size, err := r.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -42,7 +42,7 @@ func recording(r io.ReadSeeker) (typ string, d time.Duration, err error) {
 	return "", 0, nil
 }
 
-// readAt reads n bytes from a place, or up to the end.
+// readAt reads n bytes from an offset, or up to the end.
 func readAt(r io.ReadSeeker, at, n int64) ([]byte, error) {
 	if _, err := r.Seek(at, io.SeekStart); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func readAt(r io.ReadSeeker, at, n int64) ([]byte, error) {
 	return b[:got], err
 }
 
-// lasting is a length of units of which there are some in a second; 0 for one that is none.
+// lasting converts a number of units to a duration. It returns 0 for an invalid rate, or for a day or more.
 func lasting(units, perSecond uint64) time.Duration {
 	if perSecond == 0 || units/perSecond >= 24*60*60 {
 		return 0
@@ -63,7 +63,7 @@ func lasting(units, perSecond uint64) time.Duration {
 	return time.Duration(float64(units) / float64(perSecond) * float64(time.Second)).Round(time.Millisecond)
 }
 
-// wavLength goes by the bytes of a second, and what there is of them.
+// wavLength computes the length from the bytes per second and the number of bytes.
 func wavLength(head []byte, size int64) time.Duration {
 	perSecond := uint64(0)
 	for at := 12; at+8 <= len(head); {
@@ -88,7 +88,7 @@ const (
 	oggPage  = 65_307 // bytes of the longest page
 )
 
-// oggLength goes by the position that the last page tells, less what decoders skip.
+// oggLength computes the length from the position in the last page, minus the samples that decoders skip.
 func oggLength(r io.ReadSeeker, head []byte, size int64) (time.Duration, error) {
 	skip := uint64(0)
 	if at := bytes.Index(head, []byte("OpusHead")); at+12 <= len(head) {
@@ -111,11 +111,11 @@ func oggLength(r io.ReadSeeker, head []byte, size int64) (time.Duration, error) 
 }
 
 const (
-	mp4Boxes = 64 // at the top of a file, at most
+	mp4Boxes = 64 // the largest number of boxes at the top of a file
 	mp4Movie = 64 << 10
 )
 
-// mp4Length goes by the movie header; audio reports that there is sound and nothing to be seen.
+// mp4Length reads the length from the movie header. audio reports whether the file has sound and no video.
 func mp4Length(r io.ReadSeeker, size int64) (d time.Duration, audio bool, err error) {
 	at := int64(0)
 	for range mp4Boxes {
@@ -144,7 +144,7 @@ func mp4Length(r io.ReadSeeker, size int64) (d time.Duration, audio bool, err er
 	return 0, false, nil
 }
 
-// movieLength reads a movie header, which is the first box of a movie.
+// movieLength parses a movie header, the first box of a movie.
 func movieLength(moov []byte) time.Duration {
 	at := bytes.Index(moov, []byte("mvhd"))
 	if at < 0 || at+36 > len(moov) {

@@ -15,16 +15,16 @@ var progressSource string
 
 var progressScript = redis.NewScript(progressSource)
 
-// redisTime is how long anything waits for Redis, which only makes answers newer.
+// redisTime bounds each wait for Redis, which only makes responses more recent.
 const redisTime = 250 * time.Millisecond
 
-// redisStore is what Redis has of this domain, all of it derived from SQL.
+// redisStore has the Redis data of this package, all derived from SQL.
 type redisStore struct {
 	db    *redis.DB
-	ahead int64 // bytes by which an upload is ahead of its commits at most
+	ahead int64 // the largest number of bytes of an upload beyond its commits
 }
 
-// note has Redis know how far a transfer has come.
+// note stores the progress of a transfer in Redis.
 func (s redisStore) note(ctx context.Context, t *Transfer, p progress) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTime)
 	defer cancel()
@@ -33,8 +33,8 @@ func (s redisStore) note(ctx context.Context, t *Transfer, p progress) error {
 		strconv.Itoa(int(t.Status)), text(t.Stored), text(p.received), strconv.Itoa(p.percent), text(p.chunk), text(p.chunks)).Err
 }
 
-// received returns how many bytes of a transfer have come, as far as Redis knows of more
-// than SQL.
+// received returns the number of received bytes of a transfer: from Redis if that has more than SQL, otherwise from
+// SQL.
 func (s redisStore) received(ctx context.Context, t *Transfer) int64 {
 	if t.Status != Transferring {
 		return t.Stored
@@ -52,7 +52,7 @@ func (s redisStore) received(ctx context.Context, t *Transfer) int64 {
 	return max(n, t.Stored)
 }
 
-// forget removes what Redis has of a transfer.
+// forget deletes a transfer's data in Redis.
 func (s redisStore) forget(ctx context.Context, id ID) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTime)
 	defer cancel()

@@ -19,13 +19,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 )
 
-// scanner looks at a file before anybody can fetch it.
+// scanner checks a file before it can be downloaded.
 type scanner interface {
-	// scan reports whether a file passes. An error means that nobody knows yet.
+	// scan reports whether a file passes. An error means that the result is unknown.
 	scan(ctx context.Context, t *Transfer, content io.Reader) (passes bool, err error)
 }
 
-// newScanner returns what the setting names; nil: nothing.
+// newScanner returns the scanner of a setting, or nil for none.
 func newScanner(setting string) scanner {
 	switch {
 	case setting == "":
@@ -36,11 +36,11 @@ func newScanner(setting string) scanner {
 	return command(strings.Fields(setting))
 }
 
-// command is a program that reads the file on its standard input. Exit code 0 passes the file, 1
-// refuses it, as clamdscan has it; anything else is an error.
+// command is a program that reads the file from its standard input. Exit code 0 passes the file, 1 refuses it (as with
+// clamdscan), and any other code is an error.
 type command []string
 
-// scanWait is how long a program that was told to stop may take.
+// scanWait bounds the time until a stopped program has ended.
 const scanWait = 5 * time.Second
 
 func (c command) scan(ctx context.Context, t *Transfer, content io.Reader) (bool, error) {
@@ -59,7 +59,7 @@ func (c command) scan(ctx context.Context, t *Transfer, content io.Reader) (bool
 	return true, nil
 }
 
-// limited keeps the beginning of what is written.
+// limited stores only the start of the written bytes.
 type limited struct{ *bytes.Buffer }
 
 // Write implements io.Writer.
@@ -74,18 +74,19 @@ const (
 	scanBatch   = 100
 	maxUnbegun  = 10 * scanBatch // the largest number of files in memory that wait for their sender's turn
 
-	// scanTurn is for how long one run of the job begins with files. Those that it has begun it ends.
+	// scanTurn is the time within which one run of the job starts files. It completes the files that it has started.
 	scanTurn = time.Minute
 )
 
-// again is when a file is tried again that could not be finished, and how often that was so.
+// again is the time of the next try for a file that could not be finished, and the number of failed tries.
 type again struct {
 	at    time.Time
 	tries int
 }
 
-// putOff is for how long a file is left alone that could not be finished so often in a row. The next run tries it for a
-// second time; then it is longer than the job waits after two runs that fail, so that one without the file comes between.
+// putOff returns the wait before the next try after this many consecutive failures. After the first failure, the next
+// run retries at once. Later waits are longer than the job's wait after two failed runs, so that a run without the file
+// comes between.
 func putOff(tries int) time.Duration {
 	if tries == 1 {
 		return 0
@@ -93,10 +94,11 @@ func putOff(tries int) time.Duration {
 	return min(time.Minute, time.Second<<min(tries, 10))
 }
 
-// finishWaiting finishes files that are stored as a whole, including files that arrive during the run. Without a scanner, these are
-// the files of nodes that died before they finished them. A run begins after the last file of the previous run, so that files on
-// which the scanner hangs or fails do not delay others. Senders take turns. It returns an error if no file could be finished, for
-// example because the scanner is unavailable. A failure of one file delays only that file.
+// finishWaiting finishes files that are completely stored, including files that arrive during the run. Without a
+// scanner, these are the files of nodes that died before they finished them. A run begins after the last file of the
+// previous run, so that files that make the scanner hang or fail do not delay others. Senders take turns. It returns an
+// error if no file could be finished, for example because the scanner is unavailable. A failure of one file delays only
+// that file.
 func (s *Service) finishWaiting(ctx context.Context) error {
 	type result struct {
 		of  Transfer
@@ -106,7 +108,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 	var fault error
 	finished := false
 	results := make(chan result, scansAtOnce)
-	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // they are gone
+	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // these files no longer exist
 	s.unbegun = s.due(s.unbegun)
 	senders := rotation{running: map[accounts.ID]int{}, last: map[accounts.ID]int{}}
 	began, busy := time.Now(), 0
@@ -138,7 +140,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 			s.unbegun, s.waited = append(s.unbegun, s.due(some)...), some[len(some)-1]
 		}
 		if busy == 0 {
-			if len(s.unbegun) == 0 && inTurn() { // no others wait behind those of this run
+			if len(s.unbegun) == 0 && inTurn() { // no files wait behind those of this run
 				s.waited = Transfer{}
 			}
 			if !finished {
@@ -169,7 +171,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 // scansPerSender is the largest number of files of one sender that are scanned at a time.
 const scansPerSender = scansAtOnce / 2
 
-// A rotation chooses whose file is scanned next.
+// A rotation chooses the next file to scan.
 type rotation struct {
 	running map[accounts.ID]int // files of each sender that are being scanned
 	last    map[accounts.ID]int // the turn of each sender's last file
@@ -195,7 +197,7 @@ func (r *rotation) begin(sender accounts.ID) {
 	r.last[sender] = r.turn
 }
 
-// due returns those of some files that are not put off.
+// due returns those of some files that need not wait.
 func (s *Service) due(some []Transfer) (due []Transfer) {
 	now := s.sql.db.Now()
 	for i := range some {
@@ -206,7 +208,7 @@ func (s *Service) due(some []Transfer) (due []Transfer) {
 	return due
 }
 
-// tried notes how finishing a file went.
+// tried records the result of finishing a file.
 func (s *Service) tried(id ID, err error) {
 	a, before := s.again[id]
 	switch {
@@ -219,7 +221,7 @@ func (s *Service) tried(id ID, err error) {
 	}
 }
 
-// finishSafely is finish where nobody is behind it: a panic, as of what decodes a picture, is an error of that file.
+// finishSafely is finish for goroutines: a panic, for example of a picture decoder, becomes an error of that file.
 func (s *Service) finishSafely(ctx context.Context, t *Transfer) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -229,7 +231,7 @@ func (s *Service) finishSafely(ctx context.Context, t *Transfer) (err error) {
 	return s.finish(ctx, t)
 }
 
-// passes reports whether the scanner, if there is one, passes a file.
+// passes reports whether the scanner, if any, passes a file.
 func (s *Service) passes(ctx context.Context, t *Transfer) (bool, error) {
 	if s.scanner == nil {
 		return true, nil
@@ -250,7 +252,7 @@ func (s *Service) passes(ctx context.Context, t *Transfer) (bool, error) {
 	return passes, nil
 }
 
-// lent is a file that a scanner reads: net/http reads the body of a request on beside whoever has its answer already.
+// lent is a file for a scanner. net/http may still read a request's body after it has returned the response.
 type lent struct {
 	mu   sync.Mutex
 	from io.Reader // nil: it has ended
@@ -266,17 +268,17 @@ func (l *lent) Read(b []byte) (int, error) {
 	return l.from.Read(b)
 }
 
-// end has no read begin any more, and waits for the one that is under way.
+// end prevents further reads, and waits for a running one.
 func (l *lent) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.from = nil
 }
 
-// finishAfter is for how long a node finishes what was uploaded to it before others help.
+// finishAfter is the time for which only the node of an upload finishes it; then other nodes help.
 const finishAfter = time.Minute
 
-// finish brings a file to its end that has been uploaded, unless the scanner cannot tell.
+// finish completes an uploaded file, unless the scanner has no result.
 func (s *Service) finish(ctx context.Context, t *Transfer) error {
 	passes, err := s.passes(ctx, t)
 	var looks *Looks
@@ -314,7 +316,7 @@ func (s *Service) finish(ctx context.Context, t *Transfer) error {
 	return err
 }
 
-// finishNow is finish for the request that has brought the last byte. What it cannot do now, the job will.
+// finishNow is finish for the request with the last byte. If it fails, the job retries.
 func (s *Service) finishNow(ctx context.Context, t Transfer) Transfer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishAfter/2)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// onReal is a node in real time, for what no bubble has: programs and connections.
+// onReal returns a node in real time, for programs and connections, which no bubble has.
 func onReal(t testing.TB, settings Settings) *world {
 	t.Helper()
 	ahead := new(atomic.Int64)
@@ -35,8 +35,8 @@ func onReal(t testing.TB, settings Settings) *world {
 	return w
 }
 
-// A file waits until a scanner has passed it; one that it refuses is gone, and while nobody
-// can tell it waits on.
+// A file waits until the scanner has passed it. A refused file is deleted. A file waits as long as the scanner has no
+// result.
 func TestAScannerDecides(t *testing.T) {
 	var broken atomic.Bool
 	bad := []byte("this is bad")
@@ -114,7 +114,7 @@ func TestAScannerDecides(t *testing.T) {
 	}
 }
 
-// What stands in the address of a scanner, for which it takes files, is for it alone.
+// The address of a scanner may have a secret, which must not be in errors.
 func TestAScannerThatIsAwayIsToldOfWithoutItsAddress(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
@@ -124,7 +124,7 @@ func TestAScannerThatIsAwayIsToldOfWithoutItsAddress(t *testing.T) {
 	}
 }
 
-// during is a scanner that passes every file, after something has happened.
+// during is a scanner that calls a function and passes every file.
 type during func()
 
 func (d during) scan(_ context.Context, _ *Transfer, content io.Reader) (bool, error) {
@@ -133,7 +133,7 @@ func (d during) scan(_ context.Context, _ *Transfer, content io.Reader) (bool, e
 	return true, err
 }
 
-// early is a scanner that refuses every file before it has read it; what reads it goes on, as net/http does.
+// early is a scanner that refuses every file before it has read it. The reader continues, as in net/http.
 type early func(content io.Reader)
 
 func (e early) scan(_ context.Context, _ *Transfer, content io.Reader) (bool, error) {
@@ -182,12 +182,12 @@ func TestAFileThatIsCancelledWhileItIsScannedStaysSo(t *testing.T) {
 	})
 }
 
-// judge is a scanner.
+// judge is a scanner with a function as its result.
 type judge func(ctx context.Context, t *Transfer) (bool, error)
 
 func (j judge) scan(ctx context.Context, t *Transfer, _ io.Reader) (bool, error) { return j(ctx, t) }
 
-// works has a job of this node be done each second until the test ends.
+// works runs a job of this node each second until the test ends.
 func (w *world) works(job string) {
 	w.t.Helper()
 	jobs := slices.DeleteFunc(w.Jobs(), func(j worker.Job) bool { return j.Name != job })
@@ -203,7 +203,7 @@ func (w *world) works(job string) {
 	})
 }
 
-// within waits as long as a scan may take.
+// within waits for a scan of length d, or until ctx ends.
 func within(ctx context.Context, d time.Duration) (bool, error) {
 	select {
 	case <-ctx.Done():
@@ -228,8 +228,7 @@ func TestAScanMayTakeAsLongAsTheSettingSays(t *testing.T) {
 	})
 }
 
-// Files on which the scanner hangs, or of which it cannot tell, however many there are and
-// however long, hold up neither those that are there nor those that come.
+// Any number of files that make the scanner hang or fail, for any time, delays neither present nor later files.
 func TestAFileThatCannotBeScannedKeepsNoOtherWaiting(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files int
@@ -291,8 +290,8 @@ func TestScan_SendersTakeTurns(t *testing.T) {
 	}
 }
 
-// A file of which the scanner cannot tell puts off itself alone: who sends one while there is nothing else to
-// scan does not have others wait for a minute.
+// A file without a scan result delays only itself. If it is sent while there is nothing else to scan, later files do
+// not wait for a minute.
 func TestAFileOfWhichTheScannerCannotTellPutsOffNoOther(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		var tries atomic.Int64
@@ -320,7 +319,7 @@ func TestAFileOfWhichTheScannerCannotTellPutsOffNoOther(t *testing.T) {
 	})
 }
 
-// What decodes a picture may panic: that is a fault of this file, and not the end of the node.
+// A panic of a picture decoder is a failure of this file, and does not end the node.
 func TestAFileOnWhichItPanicsIsNotTheEndOfTheNode(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		w.scanner = judge(func(_ context.Context, of *Transfer) (bool, error) {

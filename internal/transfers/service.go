@@ -26,54 +26,54 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// People says who there is; *accounts.Service does.
+// People is the part of accounts that this package needs; *accounts.Service implements it.
 type People interface {
-	// Profiles returns how those of ids look to others that exist or existed.
+	// Profiles returns the profiles of ids that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 }
 
-// Relations says who is whose friend, and who blocks whom; *social.Service does.
+// Relations has friendships and blocks; *social.Service implements it.
 type Relations interface {
 	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
 }
 
-// Messages says who sees the files of messages; *messaging.Service does.
+// Messages has the files of messages; *messaging.Service implements it.
 type Messages interface {
-	// MayLink reports whether a message that the user sees gives the user the file: one between two users of whom one
-	// blocks the other does not.
+	// MayLink reports whether a message that the user sees gives the user the file. A message between two users does
+	// not if one blocks the other.
 	MayLink(ctx context.Context, user accounts.ID, file ID) (bool, error)
 }
 
-// Config has what the domain stands on.
+// Config has the dependencies and settings of a Service.
 type Config struct {
 	DB        *sqldb.DB
 	Redis     *redis.DB
-	Bus       *events.Bus // gets the events, after the commit
+	Bus       *events.Bus // publishes events after the commit
 	People    People
 	Relations Relations
-	Secret    []byte // the server's, which signs links
+	Secret    []byte // the server's secret, which signs links
 	Previous  []byte // another secret whose links are accepted, while the secret is rotated; nil: none
 	Data      string // the data folder
 	OpenLater bool   // the storage's folder is created at its first use, and may be missing before
 	Metrics   prometheus.Registerer
-	Studio    *picture.Studio // makes thumbnails; nil: one of its own
+	Studio    *picture.Studio // makes thumbnails; nil: a new one
 	Log       *slog.Logger
 
-	// MaySubscribe returns an error of the kind errs.NotFound if a viewer is not in the room whose channel it is.
+	// MaySubscribe returns an error of the kind errs.NotFound if a viewer is not in the room of the channel.
 	MaySubscribe func(ctx context.Context, viewer, channel string) error
 
-	// Storage replaces that of the settings. Nil means that.
+	// Storage replaces the storage of the settings, unless it is nil.
 	Storage storage.Storage
 
 	Settings
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service implements transfers. It is safe for concurrent use.
 type Service struct {
 	sql       *sqlStore
 	redis     redisStore
 	storage   storage.Storage
-	chunk     int64 // [Chunk], but in tests
+	chunk     int64 // [Chunk], except in tests
 	bus       *events.Bus
 	people    People
 	relations Relations
@@ -81,11 +81,11 @@ type Service struct {
 	messages  Messages // nil: no message has a file
 	places    places
 	studio    *picture.Studio
-	looking   *fairqueue.Queue // of files that are in memory to be decoded, in bytes
-	waited    Transfer         // the last file that the job that finishes has read; zero: it begins at the front
-	unbegun   []Transfer       // files that this job has read and not begun
+	looking   *fairqueue.Queue // of files in memory for decoding, in bytes
+	waited    Transfer         // the last file that the finishing job has read; zero: it begins at the front
+	unbegun   []Transfer       // files that this job has read and not started
 	again     map[ID]again     // files that it could not finish
-	releasing sync.WaitGroup   // of files that messages have given up, or that were cancelled
+	releasing sync.WaitGroup   // removals of files that messages released or that were cancelled
 	signer    signer
 	previous  signer // nil: none
 	inRoom    func(ctx context.Context, viewer, channel string) error
@@ -95,7 +95,7 @@ type Service struct {
 	metrics   *metrics
 }
 
-// New returns the domain on those parts. Close it.
+// New returns a Service. The caller must close it.
 func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
@@ -119,33 +119,34 @@ func New(cfg Config) (_ *Service, err error) {
 	return s, nil
 }
 
-// Serve has files be given to those who see messages that have them. It is called before the first file is fetched.
+// Serve sets the messages that give users their files. It must be called before the first download.
 func (s *Service) Serve(m Messages) { s.messages = m }
 
-// Close ends what New began. It waits for files that are being removed.
+// Close closes the storage. It waits for running removals of files.
 func (s *Service) Close() error {
 	s.releasing.Wait()
 	return s.storage.Close()
 }
 
-// Offer is a file that a user would like to send to another, or to messages.
+// Offer is a file that a user wants to send to another user, or to use in messages.
 type Offer struct {
-	// ID is the same for each try of one request: what an earlier try has offered is returned as it is. Zero: a fresh one.
+	// ID is the same for each retry of a request: the transfer of an earlier try is then returned as it is now. Zero: a
+	// new id.
 	ID     ID
 	To     accounts.ID // zero: for messages
 	Name   string
 	Media  string
 	Size   int64
-	SHA256 string // "" where the sender does not know it
+	SHA256 string // "" if the sender does not know it
 }
 
-// Offer offers a file, or begins an upload for messages. ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused, ErrYouBlock, ErrQuota,
-// ErrOpen, accounts.ErrNoUser; ErrUnknown where the id is that of somebody else's.
+// Offer offers a file, or begins an upload for messages. It returns ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused,
+// ErrYouBlock, ErrQuota, ErrOpen or accounts.ErrNoUser. It returns ErrUnknown if another user's transfer has the id.
 func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (Transfer, error) {
 	return s.offer(ctx, from, o, s.cfg)
 }
 
-// offer is Offer by some settings' limits of what is open and of a day.
+// offer is Offer with these limits for open transfers and for a day.
 func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits Settings) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Offer %s", from)
 	if o.ID.IsZero() {
@@ -178,7 +179,8 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits S
 	return t, nil
 }
 
-// maySend refuses a file between two users. It does not tell a block from a setting.
+// maySend returns an error if a user may not send a file to another. The error does not distinguish a block from a
+// setting.
 func (s *Service) maySend(ctx context.Context, from, to accounts.ID) error {
 	who, err := s.people.Profiles(ctx, []accounts.ID{to})
 	if err != nil {
@@ -203,7 +205,7 @@ func (s *Service) maySend(ctx context.Context, from, to accounts.ID) error {
 	return nil
 }
 
-// Get returns a transfer of a user's, with the bytes that have come of it. ErrUnknown.
+// Get returns a transfer of a user, with its received bytes. It returns ErrUnknown.
 func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (t Transfer, received int64, err error) {
 	defer errs.Wrap(&err, "transfers.Get %s", id)
 	if t, err = s.mine(ctx, user, id); err != nil {
@@ -212,7 +214,7 @@ func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (t Transfer,
 	return t, s.redis.received(ctx, &t), nil
 }
 
-// mine returns a transfer of a user's. ErrUnknown, also for that of others.
+// mine returns a transfer of a user. It returns ErrUnknown, also for a transfer of other users.
 func (s *Service) mine(ctx context.Context, user accounts.ID, id ID) (Transfer, error) {
 	t, err := s.sql.get(ctx, id)
 	if err == nil && !t.has(user) {
@@ -221,10 +223,10 @@ func (s *Service) mine(ctx context.Context, user accounts.ID, id ID) (Transfer, 
 	return t, asKind(err)
 }
 
-// atOnce is how many transfers a page of a list has.
+// atOnce is the number of transfers in a page of a list.
 const atOnce = 50
 
-// List returns a user's transfers, newest first, and the cursor of the next page. ErrCursor.
+// List returns a user's transfers, newest first, and the cursor of the next page. It returns ErrCursor.
 func (s *Service) List(ctx context.Context, user accounts.ID, cursor string) (_ []Transfer, next string, err error) {
 	defer errs.Wrap(&err, "transfers.List %s", user)
 	at, id := int64(1)<<62, ""
@@ -248,8 +250,8 @@ func (s *Service) List(ctx context.Context, user accounts.ID, cursor string) (_ 
 	return all, next, nil
 }
 
-// Accept has the sender upload an offered file; again it changes nothing. ErrUnknown,
-// ErrNotYours, ErrEnded, ErrRefused, ErrYouBlock.
+// Accept accepts an offered file, so that the sender can upload it. A second call changes nothing. It returns
+// ErrUnknown, ErrNotYours, ErrEnded, ErrRefused or ErrYouBlock.
 func (s *Service) Accept(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Accept %s", id)
 	t, err := s.mine(ctx, user, id)
@@ -273,7 +275,7 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id ID) (_ Transf
 	})
 }
 
-// apart refuses what goes between a user and another of whom one blocks the other.
+// apart returns an error if one of two users blocks the other.
 func (s *Service) apart(ctx context.Context, user, other accounts.ID) error {
 	mine, theirs, err := s.relations.Between(ctx, user, other)
 	switch {
@@ -287,7 +289,7 @@ func (s *Service) apart(ctx context.Context, user, other accounts.ID) error {
 	return nil
 }
 
-// Reject refuses an offered file; again it changes nothing. ErrUnknown, ErrNotYours, ErrEnded.
+// Reject rejects an offered file. A second call changes nothing. It returns ErrUnknown, ErrNotYours or ErrEnded.
 func (s *Service) Reject(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Reject %s", id)
 	return s.change(ctx, user, id, func(t *Transfer, now time.Time) error {
@@ -304,8 +306,8 @@ func (s *Service) Reject(ctx context.Context, user accounts.ID, id ID) (_ Transf
 	})
 }
 
-// Cancel ends a transfer that is not finished, and removes the file of one that is done. Both
-// sides can; again it changes nothing. An upload that is whole goes; ErrKept if messages have it. ErrUnknown.
+// Cancel ends an unfinished transfer, and deletes the file of a finished one, even of a complete upload. Both sides may
+// call it; a second call changes nothing. It returns ErrKept if messages have the file, or ErrUnknown.
 func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Cancel %s", id)
 	t, gone, err := s.decided(ctx, user, id, func(t *Transfer, now time.Time) error {
@@ -340,14 +342,15 @@ func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transf
 	return t, nil
 }
 
-// cancelWait is how long somebody who cancels waits for the bytes to be removed, which goes on behind it where the storage is slow or away.
+// cancelWait bounds the caller's wait for the deletion of the bytes. The deletion continues in the background if the
+// storage is slow or unavailable.
 const cancelWait = 2 * time.Second
 
-// errSame says that a transfer is already what it was to become.
+// errSame reports that a transfer already has the requested state.
 var errSame = errors.New("transfers: nothing changes")
 
-// change lets decide alter a transfer of a user's, tells both sides, and removes the content
-// that it has no more.
+// change lets decide update a transfer of a user, publishes the result to both sides, and deletes content that no
+// longer counts.
 func (s *Service) change(ctx context.Context, user accounts.ID, id ID, decide func(t *Transfer, now time.Time) error) (Transfer, error) {
 	t, gone, err := s.decided(ctx, user, id, decide)
 	if errors.Is(err, errSame) {
@@ -360,7 +363,7 @@ func (s *Service) change(ctx context.Context, user accounts.ID, id ID, decide fu
 	return t, nil
 }
 
-// decided is the part of change that is in SQL. It returns the parts that count no more. errSame.
+// decided is the SQL part of change. It returns the parts that no longer count. It returns errSame if nothing changes.
 func (s *Service) decided(ctx context.Context, user accounts.ID, id ID, decide func(t *Transfer, now time.Time) error) (_ Transfer, gone []string, err error) {
 	t, gone, err := s.sql.change(ctx, id, func(t *Transfer, now time.Time) error {
 		if !t.has(user) {
@@ -371,7 +374,7 @@ func (s *Service) decided(ctx context.Context, user accounts.ID, id ID, decide f
 	return t, gone, asKind(err)
 }
 
-// ended tells of a committed change, and removes parts that count no more.
+// ended publishes a committed change, and deletes parts that no longer count.
 func (s *Service) ended(ctx context.Context, t *Transfer, gone []string) {
 	s.told(ctx, t)
 	s.remove(ctx, gone)
@@ -380,10 +383,10 @@ func (s *Service) ended(ctx context.Context, t *Transfer, gone []string) {
 	}
 }
 
-// removeTime is for the parts of a large file.
+// removeTime bounds the deletion of a large file's parts.
 const removeTime = time.Minute
 
-// remove removes parts that have no rows. Those that it cannot, the sweep will.
+// remove deletes parts without rows. If it fails, the sweep deletes them.
 func (s *Service) remove(ctx context.Context, names []string) {
 	if len(names) == 0 {
 		return
@@ -395,7 +398,7 @@ func (s *Service) remove(ctx context.Context, names []string) {
 	}
 }
 
-// Link returns where a file can be fetched, and until when. ErrUnknown, ErrNotDone, ErrGone.
+// Link returns a link to a file with its expiry. It returns ErrUnknown, ErrNotDone or ErrGone.
 func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.FileLink, err error) {
 	defer errs.Wrap(&err, "transfers.Link %s", id)
 	t, err := s.sql.get(ctx, id)
@@ -413,7 +416,7 @@ func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.File
 	return s.linkTo(&t, whole, user), nil
 }
 
-// filePath begins the path of a link.
+// filePath is the prefix of a link's path.
 const filePath = "/v1/files/"
 
 func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLink {
@@ -425,7 +428,7 @@ func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLi
 	return api.FileLink{URL: filePath + s.signer.link(claim{id: t.ID, what: what, user: user, until: until}), Expires: api.At(until)}
 }
 
-// RoomFile is [Service.Link] for those who know files by the text of an id.
+// RoomFile is [Service.Link] for callers with the id as text.
 func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (url string, until time.Time, err error) {
 	id, err := ids.Parse[Transfer](file)
 	if err != nil {
@@ -438,7 +441,8 @@ func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (
 	return l.URL, l.Expires.Time, err
 }
 
-// ForViewer returns the URL of [Service.RoomFile] for a viewer in a room. It ends when the viewer leaves the room. ErrLink.
+// ForViewer returns the URL of [Service.RoomFile] for a viewer in a room. It ends when the viewer leaves the room. It
+// returns ErrLink.
 func (s *Service) ForViewer(url, room, viewer string) (string, error) {
 	c, ok := s.check(strings.TrimPrefix(url, filePath))
 	if !ok {
@@ -448,9 +452,9 @@ func (s *Service) ForViewer(url, room, viewer string) (string, error) {
 	return filePath + s.signer.link(c), nil
 }
 
-// mayHave refuses a user who may not have a file, also where it is the sender's own. Who may have the file of a message depends
-// on its messages. It refuses banned users, and receivers if one of the two blocks the other. It checks the same when a link is made and
-// when it is used. ErrUnknown, ErrRefused, ErrYouBlock.
+// mayHave returns an error if a user may not have a file, even the sender's own. For a file of messages, the messages
+// decide. It refuses banned users, and receivers if one of the two blocks the other. It runs when a link is created and
+// when it is used. It returns ErrUnknown, ErrRefused or ErrYouBlock.
 func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer) error {
 	may := t.has(user)
 	if t.kept() {
@@ -481,17 +485,17 @@ func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer) er
 	return nil
 }
 
-// Served is what a link leads to.
+// Served is the content of a link.
 type Served struct {
 	Name    string
 	Type    string // "" for octets
-	Inline  bool   // the server has encoded it itself, so that it can be shown
+	Inline  bool   // may be shown, because the server encoded it
 	Tag     string // changes with the content
 	Changed time.Time
-	Content *content // is to be closed
+	Content *content // the caller must close it
 }
 
-// Fetch returns what a link leads to, if its user may still have it. ErrLink, ErrGone.
+// Fetch returns the content of a link, if its user may still have it. It returns ErrLink or ErrGone.
 func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) {
 	defer errs.Wrap(&err, "transfers.Fetch")
 	c, ok := s.check(link)
@@ -541,7 +545,7 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 	return out, err
 }
 
-// read returns the content of a transfer that is stored as a whole.
+// read returns the content of a completely stored transfer.
 func (s *Service) read(ctx context.Context, t *Transfer) (*content, error) {
 	asking, cancel := context.WithTimeout(ctx, sqlTime)
 	defer cancel()

@@ -56,7 +56,7 @@ func TestAFileGoesFromOneUserToAnother(t *testing.T) {
 	})
 }
 
-// The state of SHA-256 goes on where the bytes do, whatever node takes them.
+// The state of SHA-256 resumes with the bytes, on any node.
 func TestAnUploadGoesOnWhereItStood(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		other := w.neighbour()
@@ -110,8 +110,8 @@ func TestAnUploadElsewhereThanItStandsIsRefused(t *testing.T) {
 	})
 }
 
-// Of requests that upload at once each byte counts once, and what counts has the SHA-256
-// that was computed: what is read is what was hashed, whoever has sent it.
+// Each byte of concurrent uploads counts once, and the file has the computed SHA-256: the bytes of a download are the
+// hashed bytes, from any of the requests.
 func TestUploadsAtOnceDoNotMix(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		nodes := []*world{w, w.neighbour()}
@@ -123,7 +123,7 @@ func TestUploadsAtOnceDoNotMix(t *testing.T) {
 			w.must(err)
 			var all sync.WaitGroup
 			for i := range 6 {
-				data := random(size) // each sends something else
+				data := random(size) // each sends different bytes
 				all.Go(func() {
 					for range 50 {
 						n := nodes[i%2]
@@ -152,8 +152,7 @@ func TestUploadsAtOnceDoNotMix(t *testing.T) {
 	})
 }
 
-// A request that stands still has no lock: another one goes on, and nothing of the first
-// one counts later.
+// A stalled request has no lock. Another one continues, and the bytes of the first one do not count later.
 func TestAStalledUploadKeepsNobodyFromGoingOn(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data, evil := random(3*testChunk), random(3*testChunk)
@@ -226,8 +225,7 @@ func TestAPieceWithAnotherSumCountsForNothing(t *testing.T) {
 	})
 }
 
-// A node that dies keeps nothing from going on from the last whole chunk, and the sweep
-// finds what it has left.
+// After a node dies, the upload resumes from the last whole chunk, and the sweep finds the parts that the node left.
 func TestAfterANodesDeathTheUploadGoesOnFromTheLastWholeChunk(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(6 * testChunk)
@@ -268,7 +266,7 @@ func TestAfterANodesDeathTheUploadGoesOnFromTheLastWholeChunk(t *testing.T) {
 	})
 }
 
-// A line that stood still until the server cut it is no database that is away.
+// A connection that the server ended because it stalled does not look like an unavailable database.
 func TestALineThatStoodStillIsCut(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2 * testChunk)
@@ -283,7 +281,7 @@ func TestALineThatStoodStillIsCut(t *testing.T) {
 	})
 }
 
-// A part that is older than the sweep allows does not come to count.
+// A part that is older than the sweep allows does not count.
 func TestAPartThatTookTooLongDoesNotCount(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2 * testChunk)
@@ -294,7 +292,7 @@ func TestAPartThatTookTooLongDoesNotCount(t *testing.T) {
 		}
 		w.storage.after = nil
 		w.sound(id)
-		// Who sends a byte now and then gets what came, as long as it is young enough.
+		// The bytes of a slow sender count as long as they are young enough.
 		got, err := w.send(id, Piece{Offset: 0, Length: -1, Body: &slow{data, 10, 10 * time.Minute}})
 		if !errors.Is(err, ErrCut) || got.Stored != 70 {
 			t.Errorf("a slow one: %d, %v", got.Stored, err)
@@ -453,7 +451,7 @@ func TestADayAllowsSoMuch(t *testing.T) {
 			}
 			w.must(err)
 		}
-		one, err := offer(100) // what was not used came back
+		one, err := offer(100) // unused bytes were returned to the quota
 		w.must(err)
 		if _, err := offer(1); !errors.Is(err, ErrQuota) {
 			t.Errorf("more than a day's bytes: %v", err)
@@ -731,7 +729,8 @@ func TestTheListHasPages(t *testing.T) {
 	})
 }
 
-// Who cancels does not wait for a storage that hangs: it has taken effect, and the bytes are removed once it answers.
+// A caller who cancels does not wait for a hanging storage. The cancellation is effective at once, and the bytes are
+// deleted when the storage responds.
 func TestACancelWaitsForNoStorage(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2 * testChunk)
@@ -761,7 +760,7 @@ func TestACancelWaitsForNoStorage(t *testing.T) {
 	})
 }
 
-// A try whose answer got lost is followed by another one, perhaps while it runs still.
+// A try whose response was lost is followed by another one, perhaps while it still runs.
 func TestTriesOfOneRequestMakeOneOffer(t *testing.T) {
 	eachEngine(t, Settings{Open: 1, DayFiles: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()

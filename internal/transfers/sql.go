@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers act on. An error of the storage, which may be one of the network as
+// asKind gives database errors the kind that callers act on. An error of the storage, which may be a network error as
 // well, keeps its kind.
 func asKind(err error) error {
 	if errors.Is(err, ErrStorage) || errors.Is(err, ErrFull) {
@@ -22,7 +22,7 @@ func asKind(err error) error {
 	return sqldb.AsKind(sqldb.Undecided(err), ErrStore)
 }
 
-// sqlStore has every statement of this package.
+// sqlStore has all SQL statements of this package.
 type sqlStore struct{ db *sqldb.DB }
 
 const columns = "id, sender, receiver, name, media, size, sha256, status, reason, bytes, state, content, created, updated, expires"
@@ -38,7 +38,7 @@ func collect(found *sql.Rows, err error) ([]Transfer, error) {
 	return sqldb.Collect(found, err, func(r *sql.Rows) (Transfer, error) { return scan(r) })
 }
 
-// one returns a transfer. ErrUnknown.
+// one returns a transfer, or ErrUnknown.
 func (s *sqlStore) one(ctx context.Context, q sqldb.Querier, id ID, lock string) (Transfer, error) {
 	t, err := scan(q.QueryRowContext(ctx, "SELECT "+columns+" FROM transfers WHERE id = ?"+lock, id))
 	return t, sqldb.Missing(err, ErrUnknown)
@@ -55,7 +55,7 @@ func (s *sqlStore) parts(ctx context.Context, q sqldb.Querier, id ID) ([]part, e
 	})
 }
 
-// countParts returns how many parts a transfer has.
+// countParts returns the number of a transfer's parts.
 func (s *sqlStore) countParts(ctx context.Context, id ID) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM transfer_parts WHERE transfer = ?", id).Scan(&n)
 	return n, err
@@ -63,20 +63,20 @@ func (s *sqlStore) countParts(ctx context.Context, id ID) (n int64, err error) {
 
 const countOpen = "SELECT COUNT(*) FROM transfers WHERE sender = ? AND status IN (?, ?)"
 
-// insert adds an offer, unless its sender has offered as much as a day allows or has too
-// many unfinished ones, and reports whether an earlier try has made it: t is what became of that one then.
-// ErrQuota, ErrOpen, ErrUnknown.
+// insert adds an offer. It returns ErrQuota if the sender has reached the day's limit, and ErrOpen if the sender has
+// too many unfinished transfers. made reports whether an earlier try inserted it; t is then its present state. It
+// returns ErrUnknown if another user's transfer has the id.
 func (s *sqlStore) insert(ctx context.Context, t *Transfer, cfg Settings) (made bool, err error) {
 	offer := *t
 	put := s.db.Dialect().Compile(sqldb.Upsert{Table: "transfer_quotas", Columns: []string{"user_id", "day", "files", "bytes"}, Key: []string{"user_id", "day"},
 		Set: []string{"files = files + {new.files}", "bytes = bytes + {new.bytes}"}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		*t = offer // a transaction may be run again
+		*t = offer // a transaction may run more than once
 		t.Created, t.Updated, t.Expires = tx.Now(), tx.Now(), tx.Now().Add(cfg.OfferFor)
 		if t.Status == Transferring {
 			t.Expires = tx.Now().Add(cfg.IdleFor)
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", // first, so that two tries meet here
+		_, err = tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", // first, so that two tries conflict here
 			t.ID, t.From, t.To, t.Name, t.Media, t.Size, t.SHA256, t.Status, t.Reason, 0, []byte{}, 0, t.Created.UnixMilli(), t.Updated.UnixMilli(), t.Expires.UnixMilli())
 		if made = sqldb.IsDuplicate(err); made {
 			if *t, err = s.one(ctx, tx, offer.ID, tx.Dialect().ForUpdate()); err == nil && t.From != offer.From {
@@ -87,7 +87,7 @@ func (s *sqlStore) insert(ctx context.Context, t *Transfer, cfg Settings) (made 
 		if err != nil {
 			return err
 		}
-		// The row of the day is locked from here on: of two offers at once one sees the other.
+		// The day's row is locked from here on, so that of two concurrent offers one counts the other.
 		if _, err := tx.ExecContext(ctx, put.For(1), t.From, dayOf(tx.Now()), 1, t.Size); err != nil {
 			return err
 		}
@@ -109,12 +109,12 @@ func (s *sqlStore) insert(ctx context.Context, t *Transfer, cfg Settings) (made 
 	return made, err
 }
 
-// dayOf numbers the days (UTC) on which quotas count.
+// dayOf returns the number of a quota's day (UTC).
 func dayOf(at time.Time) int64 { return at.Unix() / (24 * 60 * 60) }
 
-// change lets decide alter a transfer, and returns it with the parts that are to be removed:
-// those of a transfer that has no content then. What a transfer that ended did not use of its
-// day's quota, it gives back. The errors of decide are returned as they are.
+// change lets decide update a transfer. It returns the transfer and the parts to delete, if the transfer no longer has
+// content. A transfer that ends returns the unused part of its size to its day's quota. Errors of decide are returned
+// unchanged.
 func (s *sqlStore) change(ctx context.Context, id ID, decide func(t *Transfer, now time.Time) error) (t Transfer, gone []string, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
@@ -131,7 +131,7 @@ func (s *sqlStore) change(ctx context.Context, id ID, decide func(t *Transfer, n
 	return t, gone, err
 }
 
-// write stores what has become of a locked transfer, and returns the parts that are to go.
+// write stores the new state of a locked transfer, and returns the parts to delete.
 func (s *sqlStore) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (gone []string, err error) {
 	t.Updated = tx.Now()
 	if t.state == nil {
@@ -157,7 +157,7 @@ func (s *sqlStore) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer)
 	return s.dropParts(ctx, tx, t.ID)
 }
 
-// giveBack gives its day's quota back what a transfer that ends did not use of it.
+// giveBack returns the unused part of an ended transfer's size to its day's quota.
 func (s *sqlStore) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
 	unused := t.Size - t.Stored
 	if unused <= 0 {
@@ -167,7 +167,7 @@ func (s *sqlStore) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) erro
 	return err
 }
 
-// dropParts removes the rows of a transfer's parts and thumbnails, and returns their names.
+// dropParts deletes the rows of a transfer's parts and thumbnails, and returns their names.
 func (s *sqlStore) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []string, err error) {
 	for _, table := range []string{"transfer_parts", "transfer_thumbnails"} {
 		some, err := sqldb.Column[string](tx.QueryContext(ctx, "SELECT name FROM "+table+" WHERE transfer = ?", id))
@@ -187,9 +187,8 @@ func (s *sqlStore) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []
 	return names, nil
 }
 
-// commit has parts count that follow on each other from where the transfer stands, and lets
-// decide say what the transfer is then. ErrOffset where it stands elsewhere by now, ErrEnded where it is not
-// being uploaded.
+// commit makes consecutive parts count that begin where the transfer ends, and lets decide update the transfer. It
+// returns ErrOffset if the transfer has another number of stored bytes, and ErrEnded if it is not being uploaded.
 func (s *sqlStore) commit(ctx context.Context, id ID, parts []part, decide func(t *Transfer, now time.Time)) (t Transfer, gone []string, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
@@ -219,14 +218,14 @@ func (s *sqlStore) commit(ctx context.Context, id ID, parts []part, decide func(
 	return t, gone, err
 }
 
-// A user's files of messages, which never expire, may be many: what that user has sent besides is found by when it expires. The plus
-// keeps SQLite from the index that has the order, and all of them.
+// A user may have many files of messages, which never expire. So the query finds the user's other transfers by their
+// expiry. The plus keeps SQLite from the index that has the order, but includes all files of messages.
 const (
 	listSent     = "SELECT " + columns + " FROM transfers WHERE sender = ? AND expires < ? AND (+created < ? OR +created = ? AND id < ?) ORDER BY +created DESC, id DESC LIMIT ?"
 	listReceived = "SELECT " + columns + " FROM transfers WHERE receiver = ? AND expires < ? AND (created < ? OR created = ? AND id < ?) ORDER BY created DESC, id DESC LIMIT ?"
 )
 
-// list returns transfers of a user from before a place on, newest first; files that messages have are none any more.
+// list returns transfers of a user before a place, newest first. Files that messages have are excluded.
 func (s *sqlStore) list(ctx context.Context, user accounts.ID, at int64, id string, n int) ([]Transfer, error) {
 	var all []Transfer
 	for _, query := range []string{listSent, listReceived} {
@@ -245,12 +244,12 @@ func (s *sqlStore) list(ctx context.Context, user accounts.ID, at int64, id stri
 	return all[:min(n, len(all))], nil
 }
 
-// due returns transfers whose time is over.
+// due returns expired transfers.
 func (s *sqlStore) due(ctx context.Context, now time.Time, n int) ([]Transfer, error) {
 	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE expires <= ? ORDER BY expires LIMIT ?", now.UnixMilli(), n))
 }
 
-// waiting returns transfers behind one of them that are stored as a whole, and were before a moment, and are to be finished.
+// waiting returns completely stored transfers to finish, after a given transfer, that were last updated before a time.
 func (s *sqlStore) waiting(ctx context.Context, before time.Time, after Transfer, n int) ([]Transfer, error) {
 	at := after.Updated.UnixMilli()
 	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? AND (updated > ? OR updated = ? AND id > ?) ORDER BY updated, id LIMIT ?",
@@ -262,18 +261,19 @@ func (s *sqlStore) of(ctx context.Context, user accounts.ID, n int) ([]Transfer,
 	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE sender = ? OR receiver = ? LIMIT ?", user, user, n))
 }
 
-// forget removes a transfer that has expired by a moment, and returns the parts that are to go. ErrUnknown.
+// forget deletes a transfer that expires no later than by, and returns the parts to delete. It returns ErrUnknown if
+// there is none.
 func (s *sqlStore) forget(ctx context.Context, id ID, by time.Time) (gone []string, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
 		t, err := s.one(ctx, tx, id, tx.Dialect().ForUpdate())
 		if err == nil && t.Expires.After(by) {
-			err = ErrUnknown // a message has taken it meanwhile
+			err = ErrUnknown // a message got it meanwhile
 		}
 		if err != nil {
 			return err
 		}
-		if !t.Status.final() { // it ends with the account of one of the two
+		if !t.Status.final() { // it ends with the account of the sender or receiver
 			if err = s.giveBack(ctx, tx, &t); err != nil {
 				return err
 			}
@@ -287,18 +287,18 @@ func (s *sqlStore) forget(ctx context.Context, id ID, by time.Time) (gone []stri
 	return gone, err
 }
 
-// forgetQuotas removes the quotas of a user.
+// forgetQuotas deletes the quotas of a user.
 func (s *sqlStore) forgetQuotas(ctx context.Context, user accounts.ID) error {
 	_, err := s.db.ExecContext(ctx, "DELETE FROM transfer_quotas WHERE user_id = ?", user)
 	return err
 }
 
-// forgetOldQuotas removes up to n quotas of days before one, and returns how many.
+// forgetOldQuotas deletes at most n quotas of days before a day, and returns their number.
 func (s *sqlStore) forgetOldQuotas(ctx context.Context, before int64, n int) (int64, error) {
 	return sqldb.DeleteSome(ctx, s.db, "transfer_quotas", []string{"user_id", "day"}, n, "day < ?", before)
 }
 
-// counted returns those of some parts, which belong to some transfers, that count.
+// counted returns which of the named parts of some transfers count.
 func (s *sqlStore) counted(ctx context.Context, ids []ID, names []string) (map[string]bool, error) {
 	found, err := s.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?) UNION ALL SELECT name FROM transfer_thumbnails WHERE transfer IN (?) AND name IN (?)",
 		bun.List(ids), bun.List(names), bun.List(ids), bun.List(names))

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// insertLooks writes what an upload shows.
+// insertLooks stores the description of an upload.
 func (s *sqlStore) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
 	l := t.looks
 	if _, err := tx.ExecContext(ctx, "INSERT INTO transfer_looks (transfer, type, width, height, duration) VALUES (?, ?, ?, ?, ?)", t.ID, l.Type, l.Width, l.Height, l.Duration.Milliseconds()); err != nil {
@@ -28,7 +28,7 @@ func (s *sqlStore) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) e
 	return err
 }
 
-// looks returns what some uploads show.
+// looks returns the descriptions of some uploads.
 func (s *sqlStore) looks(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]*Looks, error) {
 	all := make(map[ID]*Looks, len(list))
 	for _, id := range list {
@@ -56,25 +56,26 @@ func (s *sqlStore) looks(ctx context.Context, q sqldb.Querier, list []ID) (map[I
 	})
 }
 
-// lockFiles returns those of some uploads that are whole and there, locked until tx ends in the order of their ids.
+// lockFiles returns those of some uploads that are complete and exist, and locks them until tx ends, in the order of
+// their ids.
 func (s *sqlStore) lockFiles(ctx context.Context, tx *sqldb.Tx, list []ID) ([]Transfer, error) {
 	return collect(tx.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE id IN (?) AND receiver = '' AND status = ? AND content = 1 AND expires > ? ORDER BY id"+tx.Dialect().ForUpdate(),
 		bun.List(list), Done, tx.Now().UnixMilli()))
 }
 
-// expireAt has uploads expire at a moment.
+// expireAt sets the expiry of uploads.
 func (s *sqlStore) expireAt(ctx context.Context, tx *sqldb.Tx, list []ID, at time.Time) error {
 	_, err := tx.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id IN (?)", at.UnixMilli(), bun.List(list))
 	return err
 }
 
-// disown leaves files that messages have without their sender.
+// disown removes the sender from files that messages have.
 func (s *sqlStore) disown(ctx context.Context, user accounts.ID) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET sender = '' WHERE sender = ? AND receiver = '' AND expires = ?", user, never.UnixMilli())
 	return err
 }
 
-// keepUnused has an upload that is whole, and that no message has, expire later.
+// keepUnused extends the expiry of a complete upload without messages.
 func (s *sqlStore) keepUnused(ctx context.Context, id ID, keep time.Duration) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id = ? AND status = ? AND expires <> ?", s.db.Now().Add(keep).UnixMilli(), id, Done, never.UnixMilli())
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ownershipSetting is the name of the row of settings.
+// ownershipSetting is the name of the row in settings.
 const ownershipSetting = "files_owner"
 
 func (o ownership) String() string {
@@ -35,7 +35,8 @@ func (s *sqlStore) ownership(ctx context.Context) (o ownership, err error) {
 	return o, err
 }
 
-// setOwnership fails where the row is not as it was read: another node sweeps.
+// setOwnership stores an ownership. It returns an error if the row has changed since it was read, because another node
+// sweeps.
 func (s *sqlStore) setOwnership(ctx context.Context, was, o ownership) error {
 	var res sql.Result
 	var err error

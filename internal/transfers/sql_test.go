@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// analyze has a server count what is in a table, which it otherwise does at any moment after the table was filled, or not in time: the plan
-// of a query would be a matter of chance.
+// analyze makes a server update the statistics of a table. Otherwise it would do so at any time after the table was
+// filled, or too late, and the plan of a query would be random.
 func analyze(t *testing.T, db *sqldb.DB, table string) {
 	t.Helper()
 	if _, err := db.ExecContext(t.Context(), "ANALYZE TABLE "+table); err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
-// ID names a transfer.
+// ID identifies a transfer.
 type ID = ids.ID[Transfer]
 
-// Status is where a transfer stands. Its number is part of rows and keys: it never changes.
+// Status is the status of a transfer. Its number is stored in rows and keys, so it never changes.
 type Status int
 
-// The statuses. The last three are final.
+// The values of Status. The last three are final.
 const (
 	Pending Status = iota
 	Transferring
@@ -38,22 +38,21 @@ const (
 
 var statuses = [...]string{api.TransferPending, api.TransferTransferring, api.TransferDone, api.TransferFailed, api.TransferRejected}
 
-// String is the status' name on the wire.
+// String returns the name in the API.
 func (s Status) String() string { return statuses[s] }
 
 func (s Status) final() bool { return s >= Done }
 
-// Why a transfer failed: part of rows and of the API.
+// Reasons of failed transfers. They are stored in rows and part of the API.
 const (
 	reasonCancelled = "cancelled"
 	reasonExpired   = "expired"
-	reasonChecksum  = "checksum" // the bytes have another SHA-256 than their sender has declared
+	reasonChecksum  = "checksum" // the bytes do not have the SHA-256 that their sender declared
 	reasonScan      = "scan"     // the scanner refused the file
-	reasonErased    = "erased"   // the account of one of the two is gone
+	reasonErased    = "erased"   // the account of the sender or receiver is erased
 )
 
-// Transfer is a row: one file on its way from a user to another or, where To is zero, to messages:
-// an upload.
+// Transfer is a row: a file that one user sends to another. If To is zero it is an upload for messages.
 type Transfer struct {
 	ID       ID
 	From, To accounts.ID
@@ -64,57 +63,56 @@ type Transfer struct {
 	Status   Status
 	Reason   string // why it failed
 	Stored   int64  // bytes that count
-	state    []byte // of SHA-256 after them
-	Content  bool   // there may be parts
+	state    []byte // of SHA-256 after the stored bytes
+	Content  bool   // parts may exist
 	Created  time.Time
 	Updated  time.Time
-	Expires  time.Time // when it fails, loses its content or is forgotten
+	Expires  time.Time // when it fails, loses its content or is deleted
 
-	looks *Looks // with which a change is to end an upload
+	looks *Looks // for a change that completes an upload
 }
 
-// Looks is what the bytes of a file for messages show. It is zero for a file that is neither a
-// picture nor a recording.
+// Looks describes the content of a file for messages. It is zero for a file that is neither a picture nor a recording.
 type Looks struct {
-	Type          string // image/… or audio/…, of which the file is; not what its sender calls it
+	Type          string // the real type (image/… or audio/…), not the sender's
 	Width, Height int    // of a picture, upright
 	Duration      time.Duration
 	Thumbnails    []Thumbnail // the largest first
 }
 
-// Thumbnail is a smaller copy of a picture, which the server has encoded itself.
+// Thumbnail is a smaller copy of a picture, encoded by the server.
 type Thumbnail struct {
-	Side          int // about what its longer side has at most, in pixels
+	Side          int // the approximate upper limit of the longer side, in pixels
 	Width, Height int
 	Type          string
 	part
 }
 
-// forMessages reports that the file has no receiver: messages are to have it.
+// forMessages reports whether the file has no receiver and is for messages.
 func (t *Transfer) forMessages() bool { return t.To.IsZero() }
 
-// never is when files expire that messages have.
+// never is the expiry of files that messages have.
 var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// kept reports that messages have the file.
+// kept reports whether messages have the file.
 func (t *Transfer) kept() bool { return t.Expires.Equal(never) }
 
-// has reports whether a user is one of the two.
+// has reports whether a user is the sender or the receiver.
 func (t *Transfer) has(user accounts.ID) bool { return user == t.From || user == t.To }
 
-// gone reports that the transfer has ended without a file, or that its file was removed.
+// gone reports whether the transfer has ended without a file, or its file was deleted.
 func (t *Transfer) gone() bool { return t.Status.final() && !t.Content }
 
-// uploaded reports that every byte is stored, and the scanner has not decided.
+// uploaded reports whether every byte is stored and the scanner has not decided.
 func (t *Transfer) uploaded() bool { return t.Status == Transferring && t.Stored == t.Size }
 
-// end makes a status final. The content of all but a done one goes.
+// end sets a final status. Only the status Done keeps the content.
 func (t *Transfer) end(s Status, reason string, now time.Time, keep time.Duration) {
 	t.Status, t.Reason, t.Expires, t.state = s, reason, now.Add(keep), nil
 	t.Content = s == Done
 }
 
-// The domain's refusals.
+// The errors of this package.
 var (
 	ErrUnknown  = errs.New(errs.NotFound, "transfer.unknown", "There is no such transfer.")
 	ErrSelf     = errs.New(errs.Invalid, "transfer.self", "Nobody sends files to themselves.")
@@ -146,7 +144,7 @@ var (
 	ErrFull     = errs.New(errs.Unavailable, "transfer.storage_full", "The storage of files is full. Please try again later.").Retry(time.Minute)
 )
 
-// Settings are the operator's.
+// Settings are the operator's settings.
 type Settings struct {
 	Storage  string        `koanf:"storage" default:"folder" secret:"url" help:"where files are: folder (files in the data folder), folder:/path, or s3://KEY:SECRET@host/bucket/prefix with ?region= and ?tls=false; nodes share it"`
 	MaxSize  int64         `koanf:"max_size" default:"2147483648" help:"bytes of the largest file"`
@@ -180,27 +178,27 @@ func (s Settings) Validate() error {
 }
 
 const (
-	// Chunk is the size of a part, but for the last one and those that a cut line made
-	// shorter: what a node that is killed loses of an upload at most.
+	// Chunk is the regular size of a part. The last part, and parts of interrupted requests, are shorter. A node that
+	// is killed loses at most this many bytes of an upload.
 	Chunk = 4 << 20
 
-	// maxSize keeps the rows of a file's parts below 300,000.
+	// maxSize keeps the number of a file's parts below 300,000.
 	maxSize = 1 << 40
 
-	// mostShort is how many parts of a file may be shorter than Chunk. A line that is
-	// cut makes one; a client that sends little at a time would make a row of each piece.
+	// mostShort is the largest number of a file's parts that are shorter than Chunk. An interrupted request makes one.
+	// Without this limit, a client that sends little at a time would create a row for each request.
 	mostShort = 1000
 
-	// historyFor is how long a transfer is listed whose file is gone.
+	// historyFor is the time for which a transfer without a file remains listed.
 	historyFor = 30 * 24 * time.Hour
 
-	maxName  = 255 // bytes, as of most file systems
+	maxName  = 255 // bytes, as in most file systems
 	maxMedia = 100
 )
 
-// cleanName makes of what a user calls a file a name that every system takes, and that shows
-// nothing else than it is: no folders, no control or format characters (which turn the
-// direction of text), no name of a device, no dot at the beginning or end. ErrName.
+// cleanName returns a file name that every system accepts and that shows its real content. It removes folders, control
+// and format characters (which can reverse text), and dots at either end. It changes names of devices. It returns
+// ErrName if nothing remains.
 func cleanName(name string) (string, error) {
 	if !utf8.ValidString(name) {
 		return "", ErrName
@@ -218,7 +216,7 @@ func cleanName(name string) (string, error) {
 		return r
 	}, name)
 	name = strings.Trim(name, " .")
-	if len(name) > maxName { // the ending stays
+	if len(name) > maxName { // the extension remains
 		ending := path.Ext(name)
 		if len(ending) > 20 {
 			ending = ""
@@ -236,7 +234,7 @@ func cleanName(name string) (string, error) {
 	return strings.ToValidUTF8(name[:min(len(name), maxName)], ""), nil
 }
 
-// cleanMedia returns a media type for show alone; files are served as octets whatever it is.
+// cleanMedia returns a media type for display only. Files are always served as octets.
 func cleanMedia(media string) string {
 	kind, _, err := mime.ParseMediaType(media)
 	if err != nil || len(kind) > maxMedia || !strings.Contains(kind, "/") {
@@ -249,8 +247,8 @@ func validSum(sum string) bool {
 	return len(sum) == 64 && strings.Trim(sum, "0123456789abcdef") == ""
 }
 
-// disposition has browsers keep a file under its name (attachment), or show it (inline): RFC 6266,
-// with RFC 8187 for what is not ASCII.
+// disposition returns a header that makes browsers save a file under its name (attachment), or show it (inline). It
+// follows RFC 6266, with RFC 8187 for characters outside ASCII.
 func disposition(kind, name string) string {
 	var plain, coded strings.Builder
 	for _, r := range name {
@@ -271,18 +269,18 @@ func disposition(kind, name string) string {
 	return kind + `; filename="` + plain.String() + `"; filename*=UTF-8''` + coded.String()
 }
 
-// part is one object of the storage, and which bytes of the file it has.
+// part is an object of the storage, and the bytes of the file that it has.
 type part struct {
 	start, size int64
 	name        string
 }
 
-// newPart names a part that begins at a byte. Its name says when it was made.
+// newPart returns a part that begins at a byte. Its name has the time of its creation.
 func newPart(id ID, start int64, now time.Time) part {
 	return part{start: start, name: partName(id, strconv.FormatInt(start, 36), now)}
 }
 
-// newThumbnail names the only part of a thumbnail.
+// newThumbnail returns the only part of a thumbnail.
 func newThumbnail(id ID, side int, size int64, now time.Time) part {
 	return part{size: size, name: partName(id, "t"+strconv.Itoa(side), now)}
 }
@@ -291,8 +289,8 @@ func partName(id ID, what string, now time.Time) string {
 	return id.String() + "/" + what + "-" + strconv.FormatInt(now.UnixMilli(), 36) + "-" + strings.ToLower(rand.Text()[:13])
 }
 
-// parsePart returns of which transfer a part is, and when it was made. False for a name that
-// this package has not made.
+// parsePart returns the transfer and the creation time of a part. It returns false for a name that this package did not
+// create.
 func parsePart(name string) (id ID, made time.Time, ok bool) {
 	folder, file, _ := strings.Cut(name, "/")
 	bits := strings.Split(file, "-")
@@ -304,11 +302,11 @@ func parsePart(name string) (id ID, made time.Time, ok bool) {
 	return id, time.UnixMilli(ms).UTC(), err == nil && malformed == nil
 }
 
-// progress is how far an upload has come.
+// progress is the progress of an upload.
 type progress struct {
-	received      int64 // bytes, of which the last may not count yet
+	received      int64 // bytes; the last ones may not count yet
 	percent       int
-	chunk, chunks int64 // of so many bytes each: the one that is coming, and all
+	chunk, chunks int64 // number of the present chunk and of all chunks
 }
 
 func (t *Transfer) progress(received, chunk int64) progress {

@@ -96,7 +96,7 @@ func TestALinkIsGoodForItsFileItsUserAndItsTime(t *testing.T) {
 		for i := range good { // every character is signed
 			for _, c := range []byte("A0-_") {
 				if bad := good[:i] + string(c) + good[i+1:]; bad != good && fetch(w, bad) == nil {
-					// The last one has two bits that are not part of the signature.
+					// The last character has two bits that are not part of the signature.
 					if i != len(good)-1 {
 						t.Errorf("character %d can be %q", i, c)
 					}
@@ -130,7 +130,7 @@ func TestALinkIsGoodForItsFileItsUserAndItsTime(t *testing.T) {
 		if err := fetch(w, good); !errors.Is(err, ErrLink) {
 			t.Errorf("too late: %v", err)
 		}
-		fresh, err := w.Link(t.Context(), w.users[0], id) // the sender can look, too
+		fresh, err := w.Link(t.Context(), w.users[0], id) // the sender can download as well
 		w.must(err)
 		_, err = w.Cancel(t.Context(), w.users[1], id)
 		w.must(err)

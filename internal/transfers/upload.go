@@ -18,43 +18,42 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
-// Piece is what one request uploads of a file.
+// Piece is the part of a file that one request uploads.
 type Piece struct {
-	Offset int64 // where it begins
-	Length int64 // -1: nobody has said
+	Offset int64 // of its first byte
+	Length int64 // -1: unknown
 	Body   io.Reader
-	Cut    func() // has a Read of Body that waits fail, and all that come; nil where none waits
+	Cut    func() // makes a waiting Read of Body and all later ones fail; nil if no Read waits
 
-	// Sum and Want are set where the piece has a checksum of its own: it counts as a whole
-	// or not at all.
+	// Sum and Want are set if the piece has its own checksum: then it counts as a whole or not at all.
 	Sum  hash.Hash
 	Want []byte
 }
 
-// ErrPiece refuses a piece that has another checksum than was declared; nothing of it counts.
+// ErrPiece refuses a piece whose checksum differs from the declared one; no byte of it counts.
 var ErrPiece = errs.New(errs.Invalid, "transfer.piece_checksum", "This part has another checksum than was declared. Send it again.")
 
 const (
-	// keepTime is how long a part may take to become durable and to be committed.
+	// keepTime bounds the time until a part is durable and committed.
 	keepTime = time.Minute
 
-	// sqlTime bounds what SQL is asked before bytes are read or sent, and the commit of a part: a request as long as an
-	// upload or a download has no deadline.
+	// sqlTime bounds the queries before bytes are read or sent, and the commit of a part. It is needed because the
+	// request of an upload or a download has no deadline.
 	sqlTime = 5 * time.Second
 
-	// partTime is how old a part can be that comes to count. One that is older by far and does not
-	// count never will: see [orphanAge].
+	// partTime is the largest age of a part when it begins to count. A much older part that does not count never will:
+	// see [orphanAge].
 	partTime = 2 * time.Hour
 )
 
-// buffers are what the bytes of an upload go through from the network to a part.
+// buffers are the buffers of uploads between the network and a part.
 var buffers = sync.Pool{New: func() any { return new([4][128 << 10]byte) }}
 
-// Upload stores a piece of a file, in parts of [Chunk] bytes, each of which is durable before
-// the next but one begins. It returns the transfer as it is then, also with an error: what
-// came before a line was cut counts. A node takes two uploads of a transfer at once, and as many of a user as may have
-// transfers open. ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset,
-// ErrTooLong, ErrSmall, ErrCut, ErrPiece, ErrSumFails, ErrRefused, ErrYouBlock, ErrStorage, ErrFull.
+// Upload stores a piece of a file in parts of [Chunk] bytes. Each part is durable before the part after the next
+// begins. It returns the present transfer, also with an error: bytes before an interruption count. A node accepts two
+// concurrent uploads of a transfer, and as many of a user as the user may have open transfers.
+// It returns ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset, ErrTooLong, ErrSmall, ErrCut,
+// ErrPiece, ErrSumFails, ErrRefused, ErrYouBlock, ErrStorage or ErrFull.
 func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Upload %s", id)
 	leave, err := s.places.enter(ctx, user, id, in.Cut)
@@ -65,7 +64,7 @@ func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece)
 	return s.take(ctx, user, id, in)
 }
 
-// take is Upload for one that has a place, or needs none.
+// take is Upload for an upload that has a place or needs none.
 func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (Transfer, error) {
 	asking, cancel := context.WithTimeout(ctx, sqlTime)
 	defer cancel()
@@ -80,7 +79,7 @@ func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (
 		return Transfer{}, ErrNotYours
 	case t.Status == Pending:
 		return t, ErrWaiting
-	case t.Status == Done && in.Offset == t.Size && in.Length <= 0: // the answer of its last piece was lost
+	case t.Status == Done && in.Offset == t.Size && in.Length <= 0: // the response to its last piece was lost
 		return t, nil
 	case t.gone():
 		return t, ErrGone
@@ -123,42 +122,41 @@ func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (
 	return u.t, asKind(err)
 }
 
-// upload is one request that uploads.
+// upload is an upload request.
 type upload struct {
 	s     *Service
 	id    ID
 	size  int64     // of the file
-	t     Transfer  // as it was committed last; while a part is being kept, that one's alone
-	at    int64     // where the next part begins
-	sum   hash.Hash // of the bytes before that
+	t     Transfer  // as last committed; only the goroutine of a part uses it while that part is being stored
+	at    int64     // start of the next part
+	sum   hash.Hash // of the bytes before at
 	piece Piece
-	short int64 // parts that are shorter than Chunk
+	short int64 // number of parts shorter than Chunk
 
 	began time.Time
 
 	free   chan []byte  // buffers that have been hashed
-	hashed chan hashing // what is to be
+	hashed chan hashing // buffers to hash
 
-	received, stored atomic.Int64 // bytes that have come, and that count, for the progress
-	held             []written    // parts that count only together: those of a piece with a checksum
-	sent             bool         // these may count
+	received, stored atomic.Int64 // bytes that were received, and that count, for the progress
+	held             []written    // parts that count only together, of a piece with a checksum
+	sent             bool         // held may have been committed
 }
 
-// written is a part that has been written, and what SHA-256 is after it.
+// written is a written part, and the state of SHA-256 after it.
 type written struct {
 	part
 	storage.Writing
 	state []byte
 }
 
-// hashing is a buffer to be hashed, or a wait for all before it.
+// hashing is a buffer to hash, or a wait for all earlier buffers.
 type hashing struct {
 	bytes []byte
 	done  chan<- struct{}
 }
 
-// hash has bytes hashed beside their being written, until stop is called: each takes about as
-// long as the other.
+// hash hashes bytes in parallel with their writing, until stop is called. Both take about the same time.
 func (u *upload) hash() (stop func()) {
 	buf := buffers.Get().(*[4][128 << 10]byte)
 	u.free, u.hashed = make(chan []byte, len(buf)), make(chan hashing, len(buf))
@@ -186,17 +184,17 @@ func (u *upload) hash() (stop func()) {
 	}
 }
 
-// settled waits until all that was read is hashed.
+// settled waits until all bytes read so far are hashed.
 func (u *upload) settled() {
 	done := make(chan struct{})
 	u.hashed <- hashing{done: done}
 	<-done
 }
 
-// run reads the piece. While a part becomes durable the next one is written.
+// run reads the piece. While a part becomes durable, the next one is written.
 func (u *upload) run(ctx context.Context) (err error) {
-	keep := context.WithoutCancel(ctx) // what has come counts, though its sender is gone
-	var keeping chan error             // of the part before
+	keep := context.WithoutCancel(ctx) // received bytes count even if the sender disconnects
+	var keeping chan error             // of the previous part
 	settle := func() error {
 		if keeping == nil {
 			return nil
@@ -205,13 +203,13 @@ func (u *upload) run(ctx context.Context) (err error) {
 		keeping = nil
 		return err
 	}
-	var cut error // why the body ended before its time
+	var cut error // the reason why the body ended early
 	for u.at < u.size && cut == nil {
 		var w written
 		if w, cut, err = u.write(ctx); err != nil {
 			break
 		}
-		if w.Writing == nil { // nothing came
+		if w.Writing == nil { // no bytes arrived
 			break
 		}
 		u.at += w.size
@@ -254,11 +252,12 @@ func (u *upload) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// cutOff is ErrCut with why. That is text alone: an error of the client's line is none of the database's.
+// cutOff returns ErrCut with the reason as text. The reason is not wrapped, so that a network error of the client does
+// not look like one of the database.
 func cutOff(why error) error { return fmt.Errorf("%w: %s", ErrCut, why.Error()) }
 
-// write writes the next part, of what comes. cut says why less came than a part has. Nothing
-// is left of a part of which nothing came.
+// write writes the next part from the received bytes. cut is the reason if a part is shorter than usual. A part without
+// bytes is removed.
 func (u *upload) write(ctx context.Context) (w written, cut, err error) {
 	began := u.s.sql.db.Now()
 	w.part = newPart(u.id, u.at, began)
@@ -271,7 +270,7 @@ func (u *upload) write(ctx context.Context) (w written, cut, err error) {
 	}
 	before, _ := u.sum.(encoding.BinaryMarshaler).MarshalBinary() // never fails
 	for w.size < want && cut == nil && err == nil {
-		buf := <-u.free // it has been written before the next one is read
+		buf := <-u.free // it was written before the next one is read
 		var n int
 		n, cut = u.piece.Body.Read(buf[:min(int64(len(buf)), want-w.size)])
 		u.hashed <- hashing{bytes: buf[:n]}
@@ -287,7 +286,7 @@ func (u *upload) write(ctx context.Context) (w written, cut, err error) {
 	}
 	u.settled()
 	if w.size == want {
-		cut = nil // what there is behind it nobody asked for, or the next part finds out
+		cut = nil // further bytes are ignored, or the next part returns the error
 	}
 	switch whole := w.size == want; {
 	case err != nil:
@@ -309,7 +308,7 @@ func (u *upload) write(ctx context.Context) (w written, cut, err error) {
 	return w, cut, nil
 }
 
-// keep makes a part durable, and has it count.
+// keep makes a part durable and commits it.
 func (u *upload) keep(ctx context.Context, w written) error {
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
@@ -323,7 +322,7 @@ func (u *upload) keep(ctx context.Context, w written) error {
 	return err
 }
 
-// together has all parts of a piece count that has the checksum which was declared.
+// together commits all parts of a piece if the piece has the declared checksum.
 func (u *upload) together(ctx context.Context, cut error) error {
 	switch {
 	case cut != nil && !errors.Is(cut, io.EOF):
@@ -340,21 +339,20 @@ func (u *upload) together(ctx context.Context, cut error) error {
 	return err
 }
 
-// countsNot reports that a commit was refused. After other errors it may have happened:
-// what does not count then, the sweep removes.
+// countsNot reports whether a commit was refused. After other errors it may have succeeded; the sweep deletes parts
+// that do not count.
 func countsNot(err error) bool {
 	return errors.Is(err, ErrOffset) || errors.Is(err, ErrEnded) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrCut)
 }
 
-// commit has parts count. With the last byte the transfer is done, unless it has another
-// SHA-256 than was declared, a scanner has to pass it first, or it is for messages: then it has to be
-// looked at.
+// commit commits parts. With its last byte, the transfer is done in the simplest case. It fails if its SHA-256 differs
+// from the declared one. If there is a scanner, or the file is for messages, it is finished later.
 func (u *upload) commit(ctx context.Context, ws []written) error {
 	s, last := u.s, ws[len(ws)-1]
 	parts := make([]part, len(ws))
 	for i, w := range ws {
 		if _, made, ok := parsePart(w.name); !ok || s.sql.db.Now().Sub(made) > partTime {
-			return ErrCut // the sweep may take it for one that nobody writes
+			return ErrCut // the sweep may treat it as abandoned
 		}
 		parts[i] = w.part
 	}
@@ -366,7 +364,7 @@ func (u *upload) commit(ctx context.Context, ws []written) error {
 			return
 		}
 		whole := sha256.New()
-		_ = whole.(encoding.BinaryUnmarshaler).UnmarshalBinary(last.state) // this program's own
+		_ = whole.(encoding.BinaryUnmarshaler).UnmarshalBinary(last.state) // created by this program
 		got := hex.EncodeToString(whole.Sum(nil))
 		switch {
 		case t.SHA256 != "" && t.SHA256 != got:

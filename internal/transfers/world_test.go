@@ -34,34 +34,34 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// testChunk lets a file of some kilobytes have many parts.
+// testChunk is so small that a file of some kilobytes has many parts.
 const testChunk = 4 << 10
 
-// world is one node's transfers, and what they stand on. Its first two users are friends.
+// world is one node's transfers with its dependencies. Its first two users are friends.
 type world struct {
 	*Service
 	t       testing.TB
 	db      *sqldb.DB
 	redis   *redis.DB
 	social  *social.Service
-	ahead   *atomic.Int64 // nanoseconds that the clock is ahead
+	ahead   *atomic.Int64 // ns by which the clock is ahead
 	dir     string
 	users   []accounts.ID
 	storage *harmed
 }
 
-// harmed is a storage that fails as it is told.
+// harmed is a storage with configurable failures.
 type harmed struct {
 	storage.Storage
 	mu     sync.Mutex
-	write  error // of each part that is written
-	keep   error // of each part that is kept, of which then nothing is known
+	write  error // of each write to a part
+	keep   error // of each kept part, which may be stored or not
 	remove error // of each removal
-	kept   int   // parts
+	kept   int   // number of parts
 	after  func(kept int)
-	hangs  time.Duration // each removal, before it happens
-	lists  time.Duration // how long a list of all parts takes
-	opens  atomic.Int64  // parts that were opened
+	hangs  time.Duration // before each removal
+	lists  time.Duration // duration of a list of all parts
+	opens  atomic.Int64  // number of opened parts
 }
 
 func (h *harmed) Open(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
@@ -176,8 +176,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, di
 	return w
 }
 
-// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real
-// MariaDB.
+// eachEngine runs test in a bubble on the embedded engines, and on a real Redis with a real MariaDB.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		run := func(t *testing.T, cfg redis.Config) {
@@ -211,7 +210,7 @@ func inBubble(t *testing.T, settings Settings, test func(t *testing.T, w *world)
 	})
 }
 
-// neighbour is another node on the same engines and the same folder.
+// neighbour returns another node on the same engines and the same folder.
 func (w *world) neighbour() *world {
 	w.t.Helper()
 	n := newWorld(w.t, w.db, w.redis, w.ahead, w.dir, w.cfg)
@@ -247,7 +246,7 @@ func (w *world) befriend(a, b int) {
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// random are bytes that nothing else has.
+// random returns unique bytes.
 func random(n int) []byte {
 	b := make([]byte, n)
 	r := rand.NewChaCha8([32]byte(sha256.New().Sum([]byte(fmt.Sprint(n, rand.Uint64())))[:32]))
@@ -260,7 +259,7 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// offer has the first user offer a file to the second.
+// offer offers a file from the first user to the second.
 func (w *world) offer(data []byte) Transfer {
 	w.t.Helper()
 	t, err := w.Offer(w.t.Context(), w.users[0], Offer{To: w.users[1], Name: "a file.bin", Media: "image/png", Size: int64(len(data)), SHA256: sumOf(data)})
@@ -268,7 +267,7 @@ func (w *world) offer(data []byte) Transfer {
 	return t
 }
 
-// begin is offer, and the second user accepts.
+// begin is offer with the second user's acceptance.
 func (w *world) begin(data []byte) Transfer {
 	w.t.Helper()
 	t, err := w.Accept(w.t.Context(), w.users[1], w.offer(data).ID)
@@ -276,7 +275,7 @@ func (w *world) begin(data []byte) Transfer {
 	return t
 }
 
-// piece is all of data from a byte on.
+// piece returns the piece of data that begins at a byte.
 func piece(data []byte, from int64) Piece {
 	return Piece{Offset: from, Length: int64(len(data)) - from, Body: bytes.NewReader(data[from:])}
 }
@@ -285,7 +284,7 @@ func (w *world) send(id ID, p Piece) (Transfer, error) {
 	return w.Upload(w.t.Context(), w.users[0], id, p)
 }
 
-// stands returns what SQL has of a transfer.
+// stands returns the row of a transfer.
 func (w *world) stands(id ID) Transfer {
 	w.t.Helper()
 	t, err := w.sql.get(w.t.Context(), id)
@@ -306,7 +305,7 @@ func (w *world) fetched(id ID) []byte {
 	return b
 }
 
-// objects are the names of all parts in the storage.
+// objects returns the names of all parts in the storage.
 func (w *world) objects() (names []string) {
 	w.t.Helper()
 	w.must(w.storage.List(w.t.Context(), func(name string) error {
@@ -319,7 +318,7 @@ func (w *world) objects() (names []string) {
 	return names
 }
 
-// sound holds the storage against SQL: there is exactly what counts.
+// sound compares the storage with SQL: it has exactly the parts that count.
 func (w *world) sound(id ...ID) {
 	w.t.Helper()
 	var want []string
@@ -334,7 +333,7 @@ func (w *world) sound(id ...ID) {
 		want = append(want, looks[id].names()...)
 	}
 	slices.Sort(want)
-	if !bubble.In(w.t) { // a machine that stalls has the bytes of a cancelled transfer go on behind it
+	if !bubble.In(w.t) { // on a stalled machine, the bytes of a cancelled transfer may be deleted later
 		eventually.Equal(w.t, "the parts that count", want, w.objects)
 		return
 	}
@@ -343,7 +342,7 @@ func (w *world) sound(id ...ID) {
 	}
 }
 
-// heard are the events that a user gets.
+// heard has the events that a user received.
 type heard struct {
 	mu  sync.Mutex
 	all []api.Event
@@ -361,7 +360,7 @@ func (w *world) listen(user int) *heard {
 	return h
 }
 
-// statuses are those that were told, in order.
+// statuses returns the published statuses, in order.
 func (h *heard) statuses() (all []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -374,7 +373,7 @@ func (h *heard) statuses() (all []string) {
 	return all
 }
 
-// slow gives its bytes one piece at a time, with a pause before each.
+// slow returns its bytes one piece at a time, with a pause before each.
 type slow struct {
 	data  []byte
 	piece int
@@ -391,7 +390,7 @@ func (s *slow) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// cutAfter is a body whose line breaks.
+// cutAfter returns a body whose connection breaks.
 func cutAfter(b []byte) io.Reader {
 	return io.MultiReader(bytes.NewReader(b), failing{})
 }

@@ -1,4 +1,4 @@
--- progress: note how far a transfer has come, unless something newer is there.
+-- progress: store a transfer's progress, unless Redis has a newer one.
 --
 -- KEYS[1] progress  hash  status, stored, received, percent, chunk, chunks
 -- ARGV[1] the key's life in milliseconds
@@ -9,7 +9,7 @@
 -- ARGV[6] chunk
 -- ARGV[7] chunks
 --
--- Returns 1 where it was noted.
+-- Returns 1 if it was stored.
 local there = redis.call('HMGET', KEYS[1], 'status', 'stored')
 if tonumber(there[1] or 0) > tonumber(ARGV[2]) or tonumber(there[2] or 0) > tonumber(ARGV[3]) then return 0 end
 redis.call('HSET', KEYS[1], 'status', ARGV[2], 'stored', ARGV[3], 'received', ARGV[4], 'percent', ARGV[5], 'chunk', ARGV[6], 'chunks', ARGV[7])

@@ -1,12 +1,10 @@
-// Package storage keeps the bytes of files: parts under names, in a folder or as objects of an
-// S3 server, as the operator's setting says ([Open]). The nodes of a server share it.
+// Package storage stores the bytes of files as named parts, in a folder or as objects of an S3 server. The operator's
+// setting selects one ([Open]). All nodes share it.
 //
-// What holds: a part is written once. When [Writing.Keep] has returned nil, the part is there as
-// a whole, and outlives a loss of power; before that it counts for nothing, though a folder has
-// its file already. A node that dies while it writes may leave a part that nobody has kept:
-// [Storage.List] names it.
+// A part is written once. After [Writing.Keep] has returned nil, the part is complete and survives a power failure.
+// Before that it does not count, although a folder already has its file. A node that dies while it writes may leave a
+// part without Keep: [Storage.List] lists it.
 //
-// Names are a folder and a file with a slash between, whose letters any file system takes.
-// Package transfers makes them, knows which parts belong to which file, and removes those that
-// belong to none.
+// Names consist of a folder and a file with a slash between them. Every file system accepts their characters. Package
+// transfers creates the names, has the list of each file's parts, and deletes parts without a file.
 package storage

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// folder keeps parts as files of a folder, in a folder for each transfer.
+// folder stores parts as files, in one folder for each transfer.
 type folder struct {
 	path string
 
@@ -18,7 +18,7 @@ type folder struct {
 	root *os.Root // nil before the first use
 }
 
-// open returns the folder, which it creates if it does not exist. A failure is not remembered: the next call retries.
+// open returns the folder, which it creates if it does not exist. A failure is not stored: the next call retries.
 func (f *folder) open() (*os.Root, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *folder) Create(_ context.Context, name string) (Writing, error) {
 		}
 		file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if errors.Is(err, fs.ErrNotExist) && try < 3 {
-			continue // the last part of the transfer went, and its folder with it
+			continue // the transfer's last part was deleted with its folder
 		}
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func (f *folder) Create(_ context.Context, name string) (Writing, error) {
 	}
 }
 
-// sync makes durable which names a folder has.
+// sync makes the names in a folder durable.
 func (f *folder) sync(dir string) error {
 	d, err := f.openFile(dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *folder) sync(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openFile opens a file or folder within.
+// openFile opens a file or folder inside the folder.
 func (f *folder) openFile(name string) (*os.File, error) {
 	root, err := f.open()
 	if err != nil {
@@ -112,23 +112,23 @@ func (f *folder) remove(names ...string) error {
 			faults = append(faults, err)
 		}
 		if i+1 == len(names) || path.Dir(names[i+1]) != path.Dir(name) {
-			_ = root.Remove(path.Dir(name)) // it may have other parts
+			_ = root.Remove(path.Dir(name)) // fails if it has other parts
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// namesAtOnce is how many names of a folder are in memory at a time: there may be many millions.
+// namesAtOnce is the number of a folder's names in memory at a time, because there may be many millions.
 const namesAtOnce = 1000
 
 func (f *folder) List(ctx context.Context, each func(name string) error) error {
 	return f.list(ctx, ".", each)
 }
 
-// list is [folder.List] of a folder within.
+// list is [folder.List] for an inner folder.
 func (f *folder) list(ctx context.Context, dir string, each func(name string) error) error {
 	d, err := f.openFile(dir)
-	if errors.Is(err, fs.ErrNotExist) { // it went meanwhile
+	if errors.Is(err, fs.ErrNotExist) { // it was deleted meanwhile
 		return nil
 	}
 	if err != nil {

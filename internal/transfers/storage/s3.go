@@ -14,21 +14,20 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// bucket keeps parts as objects of an S3 server. A part is one request: there are no
-// uploads of the server's own kind, which would have to be looked after, and a part may
-// have any size.
+// bucket stores parts as objects of an S3 server. A part is one request of any size. Multipart uploads of S3 are not
+// used, because they would need a cleanup.
 type bucket struct {
 	client *minio.Client
 	host   string
 	name   string
 	prefix string // "" or ends with a slash
 
-	silence time.Duration // see silence
+	silence time.Duration // the same as the constant silence, except in tests
 
 	buffers sync.Pool
 }
 
-// silence is how long the server may neither accept nor send a byte.
+// silence bounds the time in which the server neither accepts nor sends a byte.
 const silence = 5 * time.Second
 
 var errSilent = errors.New("the S3 server does not answer")
@@ -41,7 +40,7 @@ type progress struct {
 	timer  *time.Timer
 }
 
-// progress begins a request, which uses the context of the result and ends with its end.
+// progress begins a request, which uses the context of the result. The caller must call end.
 func (b *bucket) progress(ctx context.Context) *progress {
 	p := &progress{limit: b.silence}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
@@ -49,10 +48,10 @@ func (b *bucket) progress(ctx context.Context) *progress {
 	return p
 }
 
-// made reports progress, after which the server has the whole limit again.
+// made records progress: the server gets the whole limit again.
 func (p *progress) made() { p.timer.Reset(p.limit) }
 
-// pause stops the clock until the next made, and returns errSilent in place of an error that the silence caused.
+// pause stops the timer until the next made. It returns errSilent instead of an error that the silence caused.
 func (p *progress) pause(err error) error {
 	p.timer.Stop()
 	if err != nil && context.Cause(p.ctx) == errSilent { //nolint:errorlint // set above
@@ -76,7 +75,7 @@ func newBucket(u *url.URL) (*bucket, error) {
 	secret, _ := u.User.Password()
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds: credentials.NewStaticV4(u.User.Username(), secret, ""), Secure: u.Query().Get("tls") != "false",
-		Region: u.Query().Get("region"), MaxRetries: 3, // the user's program tries again as well
+		Region: u.Query().Get("region"), MaxRetries: 3, // the client retries as well
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +106,7 @@ func (b *bucket) Open(ctx context.Context, name string, from, n int64) (io.ReadC
 	return object{r, p}, p.pause(nil)
 }
 
-// object is the body of an object. Its reader may take its time between two reads.
+// object is the body of an object. Its reader may wait between two reads.
 type object struct {
 	io.ReadCloser
 	*progress
@@ -125,7 +124,7 @@ func (o object) Close() error { return o.end(o.ReadCloser.Close()) }
 
 func (b *bucket) Remove(ctx context.Context, names ...string) error {
 	var faults []error
-	for _, name := range names { // not all servers take many in one request
+	for _, name := range names { // not all servers accept many in one request
 		p := b.progress(ctx)
 		err := p.end(b.client.RemoveObject(p.ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
 		faults = append(faults, err)
@@ -136,7 +135,8 @@ func (b *bucket) Remove(ctx context.Context, names ...string) error {
 	return errors.Join(faults...)
 }
 
-// keepsVersions reports that the server says so of the bucket; not all servers know, or let everybody ask.
+// keepsVersions reports whether the server has versioning enabled for the bucket. Some servers lack this request, or do
+// not allow it.
 func (b *bucket) keepsVersions(ctx context.Context) bool {
 	v, err := b.client.GetBucketVersioning(ctx, b.name)
 	return err == nil && v.Enabled()
@@ -144,7 +144,7 @@ func (b *bucket) keepsVersions(ctx context.Context) bool {
 
 func (b *bucket) List(ctx context.Context, each func(name string) error) error {
 	p := b.progress(ctx)
-	defer p.cancel(nil) // ends the listing where each fails
+	defer p.cancel(nil) // ends the listing if each fails
 	for o := range b.client.ListObjects(p.ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true}) {
 		if err := p.pause(o.Err); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (b *bucket) List(ctx context.Context, each func(name string) error) error {
 	return p.pause(p.ctx.Err())
 }
 
-// bucketPart is an object that is being written: S3 wants to know its size first.
+// bucketPart is an object in memory, because S3 needs its size before its bytes.
 type bucketPart struct {
 	buf  *bytes.Buffer
 	in   *bucket
@@ -174,7 +174,7 @@ func (p *bucketPart) Keep(ctx context.Context) error {
 	return sent.end(err)
 }
 
-// sending is a part on its way to the server. The client seeks to its beginning for a retry.
+// sending is a part on its way to the server. The client seeks to its start for a retry.
 type sending struct {
 	from io.ReadSeeker
 	*progress
@@ -191,11 +191,11 @@ func (s sending) Seek(offset int64, whence int) (int64, error) { return s.from.S
 
 func (p *bucketPart) Abort() { p.in.buffers.Put(p.buf) }
 
-// isBucketFull reports that an S3 server has no room.
+// isBucketFull reports whether an S3 server has no space.
 func isBucketFull(err error) bool {
 	e, ok := errors.AsType[minio.ErrorResponse](err)
 	return ok && (e.Code == "XMinioStorageFull" || e.Code == "QuotaExceeded" || e.Code == "EntityTooLarge" || e.StatusCode == 507)
 }
 
-// isObjectMissing reports that an S3 server has no object of that name.
+// isObjectMissing reports whether an S3 server has no object of that name.
 func isObjectMissing(err error) bool { return minio.ToErrorResponse(err).Code == minio.NoSuchKey }

@@ -16,7 +16,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// The server accepts requests and never answers, as a stopped one does.
+// The server accepts requests and never responds, as a stopped one does.
 func TestBucket_SilentServerEndsEachRequest(t *testing.T) {
 	t.Parallel()
 	backend := s3mem.New()

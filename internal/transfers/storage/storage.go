@@ -11,27 +11,25 @@ import (
 	"syscall"
 )
 
-// Storage keeps parts of files under their names. Each is written once, and never changed.
-// It is safe for concurrent use.
+// Storage stores parts of files under their names. Each part is written once and never changes. It is safe for
+// concurrent use.
 type Storage interface {
-	// Create begins a part. What is written to it counts for nothing until it is kept.
+	// Create begins a part. Its bytes do not count until it is kept.
 	Create(ctx context.Context, name string) (Writing, error)
 
-	// Open reads n bytes of a part from a byte on.
+	// Open reads n bytes of a part, starting at from.
 	Open(ctx context.Context, name string, from, n int64) (io.ReadCloser, error)
 
-	// Remove removes parts. One that is not there is no error.
+	// Remove deletes parts. A missing part is not an error.
 	Remove(ctx context.Context, names ...string) error
 
-	// List calls each with the names of all parts, in no order, also of such as were begun
-	// by a node that died.
+	// List calls each with the names of all parts, in no order. It includes parts that a node began before it died.
 	List(ctx context.Context, each func(name string) error) error
 
-	// InMemory reports that a part is in memory until it is kept, so that there should be
-	// one at a time.
+	// InMemory reports whether a part is in memory until it is kept, so that only one should be written at a time.
 	InMemory() bool
 
-	// String says where the files are, without credentials.
+	// String returns the location of the files, without credentials.
 	String() string
 
 	io.Closer
@@ -44,13 +42,13 @@ type Writing interface {
 	// Keep makes the part durable. It is called once, instead of Abort.
 	Keep(ctx context.Context) error
 
-	// Abort leaves nothing of the part.
+	// Abort deletes the part.
 	Abort()
 }
 
-// Open returns the storage of a setting. Where the setting is "folder" or empty, that is the
-// folder files. It makes a folder that is not there, and does not ask a bucket's server. Close it.
-// The error is that of [Check], or one of the folder.
+// Open returns the storage of a setting. If the setting is "folder" or empty, this is the folder files. It creates a
+// missing folder, but sends no request to a bucket's server. The caller must close the storage. It returns the error of
+// [Check], or an error of the folder.
 func Open(setting, files string) (Storage, error) {
 	s, err := OpenLater(setting, files)
 	if f, ok := s.(*folder); ok {
@@ -64,7 +62,8 @@ func Open(setting, files string) (Storage, error) {
 	return s, nil
 }
 
-// OpenLater is Open for a node that may never use the storage: a folder is created at its first use. The error is that of [Check].
+// OpenLater is Open for a node that may never use the storage: a folder is created at its first use. It returns the
+// error of [Check].
 func OpenLater(setting, files string) (Storage, error) {
 	dir, bucket, err := parse(setting)
 	switch {
@@ -78,14 +77,13 @@ func OpenLater(setting, files string) (Storage, error) {
 	return &folder{path: files}, nil
 }
 
-// Check returns what is wrong with a setting, or nil. It opens nothing.
+// Check returns the fault of a setting, or nil. It opens nothing.
 func Check(setting string) error {
 	_, _, err := parse(setting)
 	return err
 }
 
-// parse takes a setting apart: a folder, "" for the one that the caller of [Open] names, or
-// the URL of a bucket.
+// parse returns the folder of a setting ("" for the folder of [Open]'s caller), or the URL of its bucket.
 func parse(setting string) (folder string, bucket *url.URL, err error) {
 	kind, rest, _ := strings.Cut(setting, ":")
 	switch {
@@ -103,8 +101,8 @@ func parse(setting string) (folder string, bucket *url.URL, err error) {
 	return "", u, nil
 }
 
-// TryBucket asks the bucket of a setting for its first name, and returns where it is, and whether it says that
-// it keeps versions of what is removed.
+// TryBucket lists the first name in the bucket of a setting. It returns the bucket's location, and reports whether the
+// bucket keeps versions of deleted objects.
 func TryBucket(ctx context.Context, setting string) (at string, versions bool, err error) {
 	_, u, err := parse(setting)
 	if err != nil {
@@ -121,10 +119,10 @@ func TryBucket(ctx context.Context, setting string) (at string, versions bool, e
 	return b.String(), b.keepsVersions(ctx), nil
 }
 
-// IsFull reports whether an error of a storage says that there is no room.
+// IsFull reports whether an error of a storage means that it has no space.
 func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || isBucketFull(err)
 }
 
-// IsMissing reports whether an error of [Storage.Open] says that there is no such part.
+// IsMissing reports whether an error of [Storage.Open] means that the part does not exist.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) || isObjectMissing(err) }

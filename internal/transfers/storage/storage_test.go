@@ -88,7 +88,7 @@ func TestAStorageKeepsWhatItIsTold(t *testing.T) {
 		if _, err := s.Open(t.Context(), aborted, 0, 1); !storage.IsMissing(err) {
 			t.Errorf("an aborted part is opened with %v", err)
 		}
-		for range 2 { // what is not there is no error
+		for range 2 { // a missing part is not an error
 			if err := s.Remove(t.Context(), one, two, aborted); err != nil {
 				t.Error(err)
 			}
@@ -102,7 +102,7 @@ func TestAStorageKeepsWhatItIsTold(t *testing.T) {
 	})
 }
 
-// TestAListOfManyPartsIsReadInPieces: what is in memory at the first name does not grow with their number.
+// TestAListOfManyPartsIsReadInPieces checks that the memory at the first name does not grow with the number of parts.
 func TestAListOfManyPartsIsReadInPieces(t *testing.T) {
 	dir := t.TempDir()
 	const parts = 20_000

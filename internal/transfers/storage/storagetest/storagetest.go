@@ -1,5 +1,4 @@
-// Package storagetest has the storages of files on which tests run: a folder, and an S3 server
-// in the process.
+// Package storagetest has the storages for tests: a folder, and an S3 server in the process.
 package storagetest
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
-// S3 starts an S3 server in this process, with a bucket, and returns the setting that names it.
+// S3 starts an S3 server with a bucket in this process, and returns the setting for it.
 func S3(t testing.TB) (setting string, server *httptest.Server) {
 	t.Helper()
 	backend := s3mem.New()
@@ -28,7 +27,7 @@ func S3(t testing.TB) (setting string, server *httptest.Server) {
 	return strings.Replace(server.URL, "http://", "s3://key:secret@", 1) + "/files/some/prefix?tls=false&region=us-east-1", server
 }
 
-// Open returns the storage of a setting, which is closed at the end of the test.
+// Open returns the storage of a setting, and closes it at the end of the test.
 func Open(t testing.TB, setting string) storage.Storage {
 	t.Helper()
 	s, err := storage.Open(setting, t.TempDir())
