@@ -31,7 +31,8 @@
 //
 // # Keys
 //
-// The holder of the publish key may publish, and the holder of the play key may watch. New keys end the sessions of the old ones.
+// The holder of the publish key may publish, and the holder of the play key may watch. New keys end the sessions of the
+// old ones.
 //
 // # Ends of rights
 //

@@ -15,7 +15,7 @@ import (
 const (
 	// sweepBatch is the largest number of rows in one step of a sweep.
 	sweepBatch = 200
-	// freshFor is the time for which a stream counts as live although Redis does not have it yet.
+	// freshFor is the time until a stream that Redis does not have no longer counts as live.
 	freshFor = 15 * time.Second
 )
 

@@ -17,7 +17,7 @@ import (
 const (
 	// reportEvery is the time between two renewals of a publisher's lease, each with a report. Four renewals may fail.
 	reportEvery = 2 * time.Second
-	// patience bounds the time for which a publisher's session continues without a lease while Redis is unavailable.
+	// patience is the longest time without a lease that a publisher's session survives while Redis is unavailable.
 	patience = 30 * time.Second
 	// roundTime bounds the work for one report, and finishTime the work at an end.
 	roundTime  = 2 * time.Second

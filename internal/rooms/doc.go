@@ -8,7 +8,7 @@
 // of its members happens under the lock of the room's row. Under the lock, the rules of rules.go decide from the
 // current rows of SQL. So these invariants hold for any number of concurrent changes on any number of nodes:
 //
-//   - an open room has exactly one owner;
+//   - a room that is not closed has exactly one owner;
 //   - a room has no more members than the settings allow, and its member count is exact;
 //   - no member is banned;
 //   - a link admits no more users than its limit;

@@ -168,7 +168,8 @@ type MemberPath struct {
 	User string `path:"user" maxLength:"64" doc:"the id of a user or a guest"`
 }
 
-// both returns the room, the caller, and the viewer of the path. If the viewer's id is invalid, it returns the given error.
+// both returns the room, the caller, and the viewer of the path. It returns the given error if the viewer's id is
+// invalid.
 func (p MemberPath) both(caller web.Caller, nobody error) (ID, ViewerID, ViewerID, error) {
 	id, me, err := p.at(caller)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	// guestIdle is the time until a guest without the room's channel is removed.
 	guestIdle = 10 * time.Minute
 	// tidyOverlap is the largest delay between a danmaku's time and its commit, because clocks of nodes differ by up to
-	// a minute. It includes the minute by which a room's last activity may be behind.
+	// a minute. It includes the largest delay of a room's last activity, one minute.
 	tidyOverlap = 3 * time.Minute
 	// tidyAtFirst is how far back a new process searches for rooms beyond their limits. A room that was active only
 	// before that is found after its next line or danmaku.

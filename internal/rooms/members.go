@@ -309,7 +309,8 @@ func (s *Service) Continues(ctx context.Context, v Visitor) (_ Visitor, err erro
 	return v, err
 }
 
-// visitor returns the membership of a guest in an open room, or accounts.ErrToken.
+// visitor returns the membership of a guest in a room that is not closed. It returns accounts.ErrToken if there is
+// none.
 func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, error) {
 	_, m, err := s.inside(ctx, id, user)
 	if errors.Is(err, ErrRoom) || err == nil && m.Role != Guest {

@@ -173,7 +173,7 @@ func (w *world) people(n int) (all []accounts.ID) {
 
 func to[T any](v T) *T { return &v }
 
-// open creates an open room that admits guests, and adds members.
+// open creates a room with open access that admits guests, and adds members.
 func (w *world) open(owner accounts.ID, members ...accounts.ID) ID {
 	w.t.Helper()
 	r, _, err := w.Create(w.t.Context(), owner, ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true)})

@@ -49,13 +49,13 @@ func scanRoom(scan func(...any) error, more ...any) (r Room, err error) {
 	return r, err
 }
 
-// selectRoom returns an open room, or ErrRoom. lock is "" or a locking clause.
+// selectRoom returns a room that is not closed, or ErrRoom. lock is "" or a locking clause.
 func selectRoom(ctx context.Context, q sqldb.Querier, id ID, lock string) (Room, error) {
 	r, err := scanRoom(q.QueryRowContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id = ? AND r.closed = 0"+lock, id).Scan)
 	return r, sqldb.Missing(err, ErrRoom)
 }
 
-// selectRooms returns the open ones of at most 500 rooms.
+// selectRooms returns those of at most 500 rooms that are not closed.
 func selectRooms(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Room, error) {
 	all := make(map[ID]Room, len(list))
 	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0", bun.List(list))
@@ -112,7 +112,7 @@ type listed struct {
 }
 
 // searchRooms returns at most n rooms of the public list whose name contains a text, the most recently active first.
-// The list has only open rooms.
+// The list has only rooms with open access.
 func searchRooms(ctx context.Context, q sqldb.Querier, text string, n int) ([]listed, error) {
 	condition, args := "", []any{true, Open}
 	if text != "" {
@@ -523,7 +523,7 @@ func newer(column string) string {
 	return column + " = CASE WHEN {new.fence} > room_playback.fence THEN {new." + column + "} ELSE room_playback." + column + " END"
 }
 
-// saveCheckpoints stores the registers of open rooms.
+// saveCheckpoints stores the registers of rooms that are not closed.
 func saveCheckpoints(ctx context.Context, db *sqldb.DB, states map[ID]playback.State) error {
 	if len(states) == 0 {
 		return nil

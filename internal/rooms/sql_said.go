@@ -19,7 +19,7 @@ type numbering struct {
 	active int64 // Unix ms, exact to a minute
 }
 
-// lockRooms locks the open ones of some rooms, in the order of their ids, and returns them.
+// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
 func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
 	return lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
 }

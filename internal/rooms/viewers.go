@@ -103,7 +103,7 @@ type audience struct {
 }
 
 // onlineIn returns the viewers of rooms, from at most most entries for each room (0: all), and deletes entries of dead
-// nodes. It also deletes this node's viewers for whom here returns false, because Redis was set back to an earlier
+// nodes. It also deletes this node's viewers if here returns false for them, because Redis was set back to an earlier
 // state. Only the goroutine that writes this node's viewers to Redis may pass here; other callers pass nil.
 func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(ID, ViewerID) bool) (map[ID]audience, error) {
 	found, err := s.redis.online(ctx, list, most)

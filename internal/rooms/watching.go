@@ -59,7 +59,7 @@ func (s *Service) MaySubscribe(ctx context.Context, user, channel string) (err e
 	return err
 }
 
-// Subscribed records that a connection of this node has subscribed to a channel. It never blocks.
+// Subscribed records that a connection of this node has subscribed to a channel. It does no I/O.
 func (s *Service) Subscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
 	who, err := ids.Parse[Viewer](user)
@@ -79,7 +79,7 @@ func (s *Service) Subscribed(user, connection, channel string) {
 	r.viewers[who].connections[connection] = struct{}{}
 }
 
-// Unsubscribed records that a connection of this node has left a channel. It never blocks.
+// Unsubscribed records that a connection of this node has left a channel. It does no I/O.
 func (s *Service) Unsubscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
 	who, err := ids.Parse[Viewer](user)

@@ -30,7 +30,7 @@ func (s *Service) Jobs() []worker.Job {
 const dueAtOnce = 100
 
 // expire ends offers without an answer and idle uploads. It deletes expired files, transfers without a file after their
-// history, and quotas of past days.
+// history, and quotas of days before yesterday.
 func (s *Service) expire(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "transfers.expire")
 	for {

@@ -178,8 +178,8 @@ type rotation struct {
 	turn    int
 }
 
-// next returns the index of the file to begin: the oldest one of the sender who has waited the longest for a turn. It returns -1
-// if every sender has scansPerSender files running.
+// next returns the index of the file to begin: the oldest one of the sender who has waited the longest for a turn. It
+// returns -1 if every sender has scansPerSender files running.
 func (r *rotation) next(files []Transfer) int {
 	best := -1
 	for i := range files {
@@ -275,7 +275,7 @@ func (l *lent) end() {
 	l.from = nil
 }
 
-// finishAfter is the time for which only the node of an upload finishes it; then other nodes help.
+// finishAfter is the time until other nodes help to finish the uploads of a node.
 const finishAfter = time.Minute
 
 // finish completes an uploaded file, unless the scanner has no result.

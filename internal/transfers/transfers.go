@@ -189,7 +189,7 @@ const (
 	// Without this limit, a client that sends little at a time would create a row for each request.
 	mostShort = 1000
 
-	// historyFor is the time for which a transfer without a file remains listed.
+	// historyFor is the time until a transfer without a file is no longer listed.
 	historyFor = 30 * 24 * time.Hour
 
 	maxName  = 255 // bytes, as in most file systems
@@ -198,7 +198,7 @@ const (
 
 // cleanName returns a file name that every system accepts and that shows its real content. It removes folders, control
 // and format characters (which can reverse text), and dots at either end. It changes names of devices. It returns
-// ErrName if nothing remains.
+// ErrName if the name is not UTF-8 or nothing remains.
 func cleanName(name string) (string, error) {
 	if !utf8.ValidString(name) {
 		return "", ErrName

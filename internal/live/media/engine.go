@@ -38,8 +38,8 @@ const (
 	answerTime = 5 * time.Second
 	// connectTime bounds the time until a session can send media.
 	connectTime = 15 * time.Second
-	// silentTime is the time without packets after which a session is disconnected; after the same time again it has
-	// failed.
+	// silentTime is the timeout for packets of the other side. After it, a session is disconnected. After the same time
+	// again, it has failed.
 	silentTime = 5 * time.Second
 	// keepAlive is the time between two keep-alive packets of a session.
 	keepAlive = time.Second
@@ -246,8 +246,8 @@ const (
 	maxAttributes = 2000
 )
 
-// parse parses a description with the parser of the WebRTC library. It returns ErrOffer if the description exceeds a bound, or has
-// a carriage return inside a line: the parser skips it there, and other programs do not.
+// parse parses a description with the parser of the WebRTC library. It returns ErrOffer if the description exceeds a
+// bound, or has a carriage return inside a line: the parser skips it there, and other programs do not.
 func parse(text string) (*sdp.SessionDescription, error) {
 	if strings.Contains(strings.ReplaceAll(text, "\r\n", "\n"), "\r") {
 		return nil, fmt.Errorf("%w: carriage return inside a line", ErrOffer)

@@ -27,7 +27,7 @@ type bucket struct {
 	buffers sync.Pool
 }
 
-// silence bounds the time in which the server neither accepts nor sends a byte.
+// silence bounds the time without a byte that the server accepts or sends.
 const silence = 5 * time.Second
 
 var errSilent = errors.New("the S3 server does not answer")
