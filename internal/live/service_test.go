@@ -45,7 +45,7 @@ type world struct {
 	t        *testing.T
 	accounts *accounts.Service
 	redis    *redis.DB
-	ahead    *atomic.Int64 // ns by which the clock is ahead
+	ahead    *atomic.Int64 // lead of the clock, in ns
 	stop     func()        // stops the node regularly
 	files    *files
 	events   *events.Bus

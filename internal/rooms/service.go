@@ -38,7 +38,7 @@ type People interface {
 
 // Blocks is the part of social that this package needs; *social.Service implements it.
 type Blocks interface {
-	// Blocked returns the users in whom that the user by blocks.
+	// Blocked returns the users of the list that the user by blocks.
 	Blocked(ctx context.Context, by accounts.ID, whom []accounts.ID) (map[accounts.ID]bool, error)
 	// BlockedIDs returns all users whom a user blocks.
 	BlockedIDs(ctx context.Context, user accounts.ID) ([]accounts.ID, error)

@@ -42,7 +42,7 @@ type world struct {
 	accounts *accounts.Service
 	social   *social.Service
 	redis    *redis.DB
-	ahead    *atomic.Int64 // ns by which the clock is ahead
+	ahead    *atomic.Int64 // lead of the clock, in ns
 	live     *sync.Map     // nodes
 }
 
@@ -109,7 +109,7 @@ func single(t *testing.T, settings Settings) *world {
 	return newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t, byClock(ahead)), redistest.Open(t, "embedded"), ahead, new(sync.Map), settings)
 }
 
-// byClock makes a database use a clock that is this many nanoseconds ahead.
+// byClock makes a database use a clock with this lead, in ns.
 func byClock(ahead *atomic.Int64) func(*sqldb.Config) {
 	return func(c *sqldb.Config) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }

@@ -44,7 +44,7 @@ type world struct {
 	db      *sqldb.DB
 	redis   *redis.DB
 	social  *social.Service
-	ahead   *atomic.Int64 // ns by which the clock is ahead
+	ahead   *atomic.Int64 // lead of the clock, in ns
 	dir     string
 	users   []accounts.ID
 	storage *harmed

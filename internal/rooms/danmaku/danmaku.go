@@ -5,7 +5,7 @@ package danmaku
 import "slices"
 
 const (
-	// Life is the time for which a comment is shown, in ms.
+	// Life is the duration of a shown comment, in ms.
 	Life = 10_000
 	// Most is the largest number of stored comments of a room.
 	Most = 100

@@ -15,7 +15,7 @@ const (
 	Fastest     = 4000               //
 	MaxPosition = 30 * 24 * 3600_000 // ms: longer than any item, and exact in a float
 	Fence       = int64(1) << 32     // number of versions in one generation
-	MostAhead   = 5000               // ms by which a register's time may be ahead of the clock, for example after a failover
+	MostAhead   = 5000               // largest lead, in ms, of a register's time over the clock, for example after a failover
 )
 
 // State is a room's register.
