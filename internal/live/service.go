@@ -229,7 +229,7 @@ func (u Update) on(st *Stream) error {
 	return nil
 }
 
-// set copies value to to, unless value is nil.
+// set stores *value in *to, unless value is nil.
 func set[T any](to, value *T) {
 	if value != nil {
 		*to = *value

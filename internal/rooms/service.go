@@ -157,7 +157,7 @@ func (d *changeSet) tell(typ string, data any) { d.news = append(d.news, news{ty
 // the number of events would grow with the square of the audience.
 const small = 200
 
-// putOut removes viewers from a locked room. Every viewer who leaves a room that remains open is removed here. Their
+// putOut removes viewers from a locked room. Every viewer who leaves a room without its closing is removed here. Their
 // holds end after the commit, by changeSet.left. Both the viewers and the room get events; a large room gets them only
 // for a single member who was kicked or banned.
 func (d *changeSet) putOut(ctx context.Context, tx *sqldb.Tx, why string, users ...ViewerID) error {
@@ -297,7 +297,7 @@ func (u Update) on(r Room, hash string) Room {
 	return r
 }
 
-// set copies value to to, unless value is nil.
+// set stores *value in *to, unless value is nil.
 func set[T any](to, value *T) {
 	if value != nil {
 		*to = *value

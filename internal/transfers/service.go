@@ -37,7 +37,7 @@ type Relations interface {
 	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
 }
 
-// Messages has the files of messages; *messaging.Service implements it.
+// Messages decides which users see the files of messages; *messaging.Service implements it.
 type Messages interface {
 	// MayLink reports whether a message that the user sees gives the user the file. A message between two users does
 	// not if one blocks the other.
@@ -119,7 +119,8 @@ func New(cfg Config) (_ *Service, err error) {
 	return s, nil
 }
 
-// Serve sets the messages that give users their files. It must be called before the first download.
+// Serve sets the package that decides which users see the files of messages. It must be called before the first
+// download.
 func (s *Service) Serve(m Messages) { s.messages = m }
 
 // Close closes the storage. It waits for running removals of files.
@@ -452,9 +453,9 @@ func (s *Service) ForViewer(url, room, viewer string) (string, error) {
 	return filePath + s.signer.link(c), nil
 }
 
-// mayHave returns an error if a user may not have a file, even the sender's own. For a file of messages, the messages
-// decide. It refuses banned users, and receivers if one of the two blocks the other. It runs when a link is created and
-// when it is used. It returns ErrUnknown, ErrRefused or ErrYouBlock.
+// mayHave returns an error if a user may not have a file. The user may be its sender. For a file of messages, the
+// messages decide. It refuses banned users, and receivers if one of the two blocks the other. It runs when a link is
+// created and when it is used. It returns ErrUnknown, ErrRefused or ErrYouBlock.
 func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer) error {
 	may := t.has(user)
 	if t.kept() {

@@ -201,7 +201,7 @@ func (w *webmWriter) open(width, height uint64) error {
 		entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
 	}
 	// The library's default sorter drops blocks that are older than the last written one. That would drop all sound
-	// that is later than the pictures.
+	// once it arrives later than the pictures.
 	sorter, err := mkvcore.NewMultiTrackBlockSorter(mkvcore.WithMaxDelayedPackets(16), mkvcore.WithSortRule(mkvcore.BlockSorterWriteOutdated))
 	if err != nil {
 		return err
