@@ -28,14 +28,14 @@ func (s *Service) credentialRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Set the password", Tags: tags,
 		Description: "Logs out all other devices and mails a notice. The first password needs a code with the purpose set_password.",
 		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, codes.ErrWrong, codes.ErrSuspended, ErrLocked, ErrBusy}}, s.putPassword)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Request a code at the own address", Tags: tags,
-		Description: "For an account without a password: to set the first one, or to change the address.",
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Request a code", Tags: tags,
+		Description: "The code is mailed to the caller's address. For an account without a password: to set the first one, or to change the address.",
 		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{codes.ErrPurpose, codes.ErrTooMany, ErrNoEmail}}, s.postOwnCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/email/undo", ID: "auth.undo_email", Summary: "Undo a change of address", Tags: tags,
 		Description: "Needs the token of the link that was mailed to the old address, valid for 72 hours. It restores that address, logs out all devices and removes the password: log in by code.",
 		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrUndo, ErrEmailTaken, ErrStore}}, s.postUndo)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Request a code at the new address", Tags: tags,
-		Description: "The response is the same whether or not the address has an account; only the mail differs. Only the caller can use the code.",
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Request a code for an address", Tags: tags,
+		Description: "The code is mailed to the new address. The response is the same whether or not the address has an account; only the mail differs. Only the caller can use the code.",
 		// The caller chooses the recipient of the mail.
 		Limit: ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{emails.ErrInvalid, codes.ErrTooMany}}, s.postEmailCodes)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/email", ID: "me.change_email", Summary: "Change the address", Tags: tags,

@@ -25,7 +25,7 @@ func (s *Service) profileRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users", ID: "users.list", Summary: "Get several profiles", Tags: tags,
 		Description: "Returns users that exist or existed, in the order of the request, and leaves out unknown ids.",
 		Errors:      []*errs.Error{ids.ErrMalformed}}, s.getUsers)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/search", ID: "users.search", Summary: "Find a user by id or address", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/search", ID: "users.search", Summary: "Find a user", Tags: tags,
 		Description: "Exact match only, for users who allow it. The error is the same for an unknown user and for a user who cannot be found.",
 		Limit:       searchLimit, Errors: []*errs.Error{ErrSearch, emails.ErrInvalid, ErrUserNotFound}}, s.searchUsers)
 }

@@ -93,8 +93,8 @@ func (a *App) operations() {
 	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
 	web.HandlePublic(a.api, web.Op{Method: http.MethodGet, Path: "/v1/server", ID: "server.get", Tags: []string{"accounts"}, Summary: "Get the server's settings for clients"}, a.getServer)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
-		Summary:     "The caller's own events as they happen, from every node",
-		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first.",
+		Summary:     "Stream the caller's events",
+		Description: "The stream has the events of all nodes. Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first.",
 		Errors:      []*errs.Error{gateway.ErrDraining}}, a.streamEvents)
 }
 

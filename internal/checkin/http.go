@@ -26,22 +26,24 @@ func (s *Service) Routes(a *web.API) {
 		Description: "Answers when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and answers with `new: false`. A client that was off-line at midnight may name the `day` that it means: for a few minutes yesterday can still be signed.",
 		Errors:      []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postMark)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin", ID: "checkin.status", Tags: tags,
-		Summary: "Streak, longest streak, total, today and yesterday", Errors: []*errs.Error{ErrStore}}, s.getStatus)
+		Summary:     "Get the streak",
+		Description: "Returns the streak, the longest streak, the total, and whether today and yesterday are signed.", Errors: []*errs.Error{ErrStore}}, s.getStatus)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin/makeup", ID: "checkin.make_up", Tags: tags,
 		Summary:     "Check in for a missed day",
 		Description: "The day is over, neither signed nor covered, not older than the server allows and not before the account. The number of such days in a calendar month is limited.",
 		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postMakeUp)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/makeup", ID: "checkin.makeups", Tags: tags,
-		Summary: "Which days can be made up, how many, and which were", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMakeups)
+		Summary:     "List make-up days",
+		Description: "Returns the days that can be made up, how many are left, and the days that were made up.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMakeups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}", ID: "checkin.year", Tags: tags,
 		Summary: "The days of a year", Errors: []*errs.Error{ErrYear, ErrStore}}, s.getYear)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}/{month}", ID: "checkin.month", Tags: tags,
 		Summary: "The days of a month", Errors: []*errs.Error{ErrYear, ErrStore}}, s.getMonth)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/stats", ID: "checkin.stats", Tags: tags,
-		Summary: "Figures over all time, with words learned and minutes studied", Errors: []*errs.Error{ErrStore}}, s.getStats)
+		Summary: "Get totals of all time", Errors: []*errs.Error{ErrStore}}, s.getStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
-		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Whoever reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
+		Summary:     "Get a leaderboard",
+		Description: "Returns the top of the board and the caller's entry. Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Whoever reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
 		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.getBoard)
 }
 

@@ -27,59 +27,66 @@ var (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"groups"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups", ID: "groups.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
-		Summary: "Make a group of the caller and friends of theirs", Errors: []*errs.Error{ErrText, ids.ErrMalformed, ErrNotFriend, ErrFull, ErrGroups, ErrGroup, accounts.ErrNoUser, ErrStore}}, s.postGroup)
+		Summary: "Create a group with friends", Errors: []*errs.Error{ErrText, ids.ErrMalformed, ErrNotFriend, ErrFull, ErrGroups, ErrGroup, accounts.ErrNoUser, ErrStore}}, s.postGroup)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups", ID: "groups.list", Tags: tags,
-		Summary: "All groups of the caller, the one joined last first", Errors: []*errs.Error{ErrStore}}, s.getGroups)
+		Summary:     "List the caller's groups",
+		Description: "The group that the caller joined last comes first.", Errors: []*errs.Error{ErrStore}}, s.getGroups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}", ID: "groups.get", Tags: tags,
-		Summary:     "A group, and the caller's place in it",
-		Description: "A user who is not in the group sees it if it lets users in who are not invited, without its announcement.",
+		Summary:     "Get a group",
+		Description: "Includes the caller's place in it. A user who is not in the group sees it if it lets users in who are not invited, without its announcement.",
 		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getGroup)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}", ID: "groups.update", Tags: tags,
-		Summary: "Change a group: its name, its announcement, who may join and invite, or mute all", Errors: []*errs.Error{ErrGroup, ErrMay, ErrText, ErrUntil, ErrStore}}, s.patchGroup)
+		Summary: "Update a group", Errors: []*errs.Error{ErrGroup, ErrMay, ErrText, ErrUntil, ErrStore}}, s.patchGroup)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}", ID: "groups.dissolve", Tags: tags, Status: http.StatusNoContent,
 		Summary: "End a group, for all", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deleteGroup)
 	s.pictureRoutes(a, tags)
 	s.cardRoutes(a, tags)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/owner", ID: "groups.transfer", Tags: tags,
-		Summary: "Hand a group over to another member; the caller becomes an admin", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrSelf, ErrStore}}, s.putOwner)
+		Summary:     "Transfer the ownership of a group",
+		Description: "The caller becomes an admin.", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrSelf, ErrStore}}, s.putOwner)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/me", ID: "groups.set_me", Tags: tags,
-		Summary: "Change the caller's nickname, remark or notifications in a group, or say that an announcement was seen", Errors: []*errs.Error{ErrGroup, ErrText, ErrStore}}, s.patchMe)
+		Summary:     "Update the caller's group settings",
+		Description: "Changes the nickname, the remark or the notifications, or marks the announcement as seen.", Errors: []*errs.Error{ErrGroup, ErrText, ErrStore}}, s.patchMe)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/me", ID: "groups.leave", Tags: tags, Status: http.StatusNoContent,
 		Summary:     "Leave a group",
 		Description: "The owner hands the group over first. When the last member leaves, the group is dissolved.",
 		Errors:      []*errs.Error{ErrGroup, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/seen", ID: "groups.seen", Tags: tags,
-		Summary: "How many members have seen the newest announcement", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getSeen)
+		Summary: "Count readers of the announcement", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getSeen)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags, HeavyQuery: "q",
-		Summary:     "The members of a group, the higher roles first, then those who joined first",
-		Description: "A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then. With q only those whose nickname, name, or the caller's remark of them, has each word of it, whole or in part; a call looks at a thousand members: an answer may have few, or none, and yet a next.",
+		Summary:     "List members of a group",
+		Description: "Higher roles first, then in the order of joining. A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then. With q only those whose nickname, name, or the caller's remark of them, has each word of it, whole or in part; a call looks at a thousand members: an answer may have few, or none, and yet a next.",
 		Errors:      []*errs.Error{ErrGroup, ErrCursor, ErrQuery, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/changes", ID: "groups.changes", Tags: tags,
-		Summary:     "What changed in a group since a version",
+		Summary:     "List group changes since a version",
 		Description: "Members who left are known for 90 days; when older changes are asked for, `reset` says so.",
 		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getChanges)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/members", ID: "groups.invite", Tags: tags, Limit: inviteLimit,
 		Summary: "Make friends of the caller members", Errors: []*errs.Error{ErrGroup, ErrMay, ids.ErrMalformed, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postMembers)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/members/{user}", ID: "groups.set_member", Tags: tags,
-		Summary: "Make a member an admin, or no admin any more; mute a member, or let them write again", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil, ErrStore}}, s.patchMember)
+		Summary:     "Update a member of a group",
+		Description: "Appoints or dismisses an admin, or mutes or unmutes a member.", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil, ErrStore}}, s.patchMember)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/members/{user}", ID: "groups.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Take a member out", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/bans", ID: "groups.bans", Tags: tags,
-		Summary: "Who is banned from a group, the last one first", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getBans)
+		Summary:     "List bans of a group",
+		Description: "Newest first.", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getBans)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.ban", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Keep a user out of a group; a member is taken out", Errors: []*errs.Error{ErrGroup, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
+		Summary:     "Ban a user from a group",
+		Description: "A member is removed.", Errors: []*errs.Error{ErrGroup, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.unban", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Lift a ban", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoBan, ErrStore}}, s.deleteBan)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/links", ID: "groups.new_link", Tags: tags, Limit: inviteLimit, Status: http.StatusCreated,
-		Summary: "Make a link that lets users into a group", Errors: []*errs.Error{ErrGroup, ErrMay, ErrLinks, ErrStore}}, s.postLink)
+		Summary: "Create an invite link", Errors: []*errs.Error{ErrGroup, ErrMay, ErrLinks, ErrStore}}, s.postLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/links", ID: "groups.links", Tags: tags,
-		Summary: "The links that let users in: all to admins, a member's own to a member", Errors: []*errs.Error{ErrGroup, ErrStore}}, s.getLinks)
+		Summary:     "List invite links",
+		Description: "Admins get all links of the group, members their own.", Errors: []*errs.Error{ErrGroup, ErrStore}}, s.getLinks)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/links/{link}", ID: "groups.revoke_link", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Have a link let nobody in any more", Errors: []*errs.Error{ErrGroup, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
+		Summary: "Revoke an invite link", Errors: []*errs.Error{ErrGroup, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/group-links/{link}", ID: "groups.look", Tags: tags, Limit: joinLimit,
-		Summary: "The group into which a link leads", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
+		Summary: "Get the group of a link", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/group-links/{link}", ID: "groups.join", Tags: tags, Limit: joinLimit,
-		Summary:     "Join the group into which a link leads",
+		Summary:     "Join a group by link",
 		Description: "By the card of a group in which admins decide who joins, it asks them: the answer has a request instead of the caller's place.",
 		Errors:      []*errs.Error{ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postJoin)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests", ID: "groups.ask", Tags: tags, Limit: joinLimit,
@@ -87,11 +94,12 @@ func (s *Service) Routes(a *web.API) {
 		Description: "An open group lets the caller in at once. Asking again changes nothing.",
 		Errors:      []*errs.Error{ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/requests", ID: "groups.requests", Tags: tags,
-		Summary: "The requests that wait for an answer, the oldest first", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getRequests)
+		Summary:     "List pending requests to join",
+		Description: "Oldest first.", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getRequests)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/requests/mine", ID: "groups.withdraw", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Withdraw the caller's request", Errors: []*errs.Error{ErrNoRequest, ErrStore}}, s.deleteRequest)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/accept", ID: "groups.accept", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Accept a request: its user is a member", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postAccept)
+		Summary: "Accept a request to join", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postAccept)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/refuse", ID: "groups.refuse", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Refuse a request", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrStore}}, s.postRefuse)
 }

@@ -20,11 +20,11 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 		NoReplay:    true, Errors: refusals}, s.postCard)
 	refusals = append(refusals, accounts.ErrNotDrawn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,
-		Summary: "What others scan to find a group", Errors: refusals}, s.getCard)
+		Summary: "Get the group's card", Errors: refusals}, s.getCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.png", ID: "groups.card_png", Tags: tags, Answer: "image/png",
-		Summary: "A group's card as a QR code, PNG", Errors: refusals}, s.getCardPNG)
+		Summary: "Get the card as PNG", Errors: refusals}, s.getCardPNG)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.svg", ID: "groups.card_svg", Tags: tags, Answer: "image/svg+xml",
-		Summary: "A group's card as a QR code, SVG", Errors: refusals}, s.getCardSVG)
+		Summary: "Get the card as SVG", Errors: refusals}, s.getCardSVG)
 }
 
 // card returns the group's card from get, with the text of its QR code: a link to this server's page with the caller's

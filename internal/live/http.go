@@ -34,22 +34,25 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams", ID: "live.mine", Tags: tags,
 		Summary: "The caller's streams, the newest first", Errors: []*errs.Error{ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/live", ID: "live.list", Tags: tags,
-		Summary:     "The open streams that are live, the one that began last first",
-		Description: "A page may have fewer streams than asked for: a publisher whose node has died is left out.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getLive)
+		Summary:     "List open live streams",
+		Description: "The stream that started last comes first. A page may have fewer streams than asked for: a publisher whose node has died is left out.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getLive)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}", ID: "live.get", Tags: tags,
-		Summary: "A stream that the caller may watch, and what is known of it while it is live", Errors: []*errs.Error{ErrStream, ErrStore}}, s.getStream)
+		Summary:     "Get a stream",
+		Description: "The caller must have the right to watch it.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.getStream)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/streams/{stream}", ID: "live.update", Tags: tags,
 		Summary: "Change a stream's settings", Errors: []*errs.Error{ErrStream, ErrTitle, ErrStore}}, s.patchStream)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}", ID: "live.delete", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Delete a stream; whoever publishes or watches it is sent away", Description: "Files that were recorded stay the caller's.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
+		Summary: "Delete a stream", Description: "Its publisher and viewers are disconnected. Files that were recorded stay the caller's.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/keys", ID: "live.rotate", Tags: tags, Limit: keysLimit, Status: http.StatusOK, NoReplay: true,
 		Summary: "Give a stream new keys", Description: "The old ones are good no more, and end: whoever came with them is sent away, within a second where nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/stop", ID: "live.stop", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Send whoever publishes the stream away", Description: "With the publish key they may come again, as many programs do by themselves: rotate it to keep them out.", Errors: []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/viewers", ID: "live.viewers", Tags: tags,
-		Summary: "Who watches the caller's stream, at most 1000", Errors: []*errs.Error{ErrStream, ErrState, ErrStore}}, s.getViewers)
+		Summary:     "List viewers of a stream",
+		Description: "At most 1000.", Errors: []*errs.Error{ErrStream, ErrState, ErrStore}}, s.getViewers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/recordings", ID: "live.recordings", Tags: tags,
-		Summary: "What was recorded of the caller's stream, the newest first", Errors: []*errs.Error{ErrStream, ErrCursor, ErrStore}}, s.getRecordings)
+		Summary:     "List recordings of a stream",
+		Description: "Newest first.", Errors: []*errs.Error{ErrStream, ErrCursor, ErrStore}}, s.getRecordings)
 	s.mediaRoutes(a, tags)
 }
 
@@ -61,7 +64,7 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 	begin := []*errs.Error{ErrStream, ErrMay, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrState, ErrStore}
 	statuses := map[string]int{ErrCodec.Code: http.StatusNotAcceptable, ErrOffer.Code: http.StatusBadRequest}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
-		Summary:     "Publish a stream by WHIP (RFC 9725)",
+		Summary:     "Publish a stream by WHIP",
 		Description: "The bearer token is the publish key, or the owner's own. The answer has all candidates, and those of the offer are not looked at: there is no trickle ICE, and PATCH is answered 405. The session, which Location names, ends by DELETE.",
 		Errors:      append(slices.Clone(begin), ErrBusy)}, s.postWHIP)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whip/{session}", ID: "live.unpublish", Tags: tags, Status: http.StatusOK,

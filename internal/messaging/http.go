@@ -32,67 +32,68 @@ var (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"chats"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats", ID: "chats.list", Tags: tags,
-		Summary:     "The caller's chats, pinned ones first, then by their newest message",
-		Description: "A client that keeps the list asks for what has changed since the `sync` of an earlier answer; a chat may come although nothing has changed. What has changed in it, `chats.messages` tells after a seq, and `chats.changes` since a rev.",
+		Summary:     "List chats",
+		Description: "Pinned chats come first, then those with the newest message. A client that keeps the list asks for what has changed since the `sync` of an earlier answer; a chat may come although nothing has changed. What has changed in it, `chats.messages` tells after a seq, and `chats.changes` since a rev.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getChats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/settings", ID: "chats.settings", Tags: tags,
-		Summary: "From whom the caller takes messages, and whether receipts are shown", Errors: []*errs.Error{ErrStore}}, s.getSettings)
+		Summary: "Get chat settings", Errors: []*errs.Error{ErrStore}}, s.getSettings)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/settings", ID: "chats.set_settings", Tags: tags,
-		Summary: "Choose from whom to take messages, and whether to show receipts", Description: "What is left out stays as it is. The caller's devices are told by chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
+		Summary: "Update chat settings", Description: "Settings are the users whose messages the caller accepts, and whether receipts are shown. What is left out stays as it is. The caller's devices are told by chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Heavy: true, Limit: searchLimit,
 		Summary:     "Search the caller's chats",
 		Description: "It finds messages that have each word of q somewhere, whole or in part, in whatever case and width, with or without diacritics; Chinese needs no spaces. A call looks at some thousand messages at most: an answer may have few messages, or none, and yet a next.",
 		Errors:      []*errs.Error{ErrQuery, ErrChat, ErrCursor, ErrStore}}, s.getSearch)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/export", ID: "chats.export", Tags: tags, Heavy: true,
-		Summary:     "Everything that is stored of the caller's chats, in parts",
-		Description: "Chats with their settings and marks, all messages that the caller can see, and what the caller's own ones said before they were edited. Ask with the next of each part until there is none.",
+		Summary:     "Export the caller's chats",
+		Description: "The export has all stored data of the caller's chats, in parts. Chats with their settings and marks, all messages that the caller can see, and what the caller's own ones said before they were edited. Ask with the next of each part until there is none.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getExport)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}", ID: "chats.get", Tags: tags,
 		Summary: "One of the caller's chats", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChat))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}", ID: "chats.update", Tags: tags,
-		Summary: "Pin or mute a chat, or keep a draft for it", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.patchChat))
+		Summary:     "Update a chat for the caller",
+		Description: "Pins or mutes the chat, or stores a draft.", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.patchChat))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}", ID: "chats.clear", Tags: tags,
-		Summary: "Delete all messages of a chat for the caller alone", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.deleteChat))
+		Summary: "Clear a chat for the caller", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.deleteChat))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages", ID: "chats.send", Tags: tags, Limit: sendLimit, Status: http.StatusCreated,
 		Summary:     "Send a message",
 		Description: "The answer means that the message is stored for good. Sent again with the same client_id and content, it is the same message and gets the same answer. The chat of two users begins with the first message. A refusal does not tell whether it is a block or a setting.",
 		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrFile, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
 			accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
-		Summary:     "Messages of a chat: the newest, or those before, after or around a number",
-		Description: "They come in the order of their numbers. What the caller has deleted for themselves is not among them.",
+		Summary:     "List messages",
+		Description: "Returns the newest messages, or those before, after or around a number. They come in the order of their numbers. What the caller has deleted for themselves is not among them.",
 		Errors:      []*errs.Error{ErrChat, ErrStore}}, inChat(s.getMessages))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/changes", ID: "chats.changes", Tags: tags,
-		Summary: "What has changed of messages that were there, since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
+		Summary: "List message changes since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.edit", Tags: tags,
-		Summary: "Give a message of the caller another text", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.patchMessage))
+		Summary: "Edit a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
-		Summary:     "Delete a message for the caller, or recall one of the caller's for everybody",
-		Description: "A message that was recalled keeps its number and loses its content.",
+		Summary:     "Hide or recall a message",
+		Description: "Hides a message for the caller, or recalls one that the caller sent. A message that was recalled keeps its number and loses its content.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.deleteMessage))
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags, NoReplay: true,
-		Summary: "React to a message with an emoji", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
+		Summary: "React to a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags, NoReplay: true,
 		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages/{seq}/file", ID: "chats.file", Tags: tags, Limit: fileLimit, NoReplay: true, Status: http.StatusOK,
-		Summary:     "A link to the file of a message, or to a thumbnail of it",
-		Description: "For those who see the message, and not while one of two blocks the other. The link is good for some minutes, ends when its user does not see the message any more, and takes ranges: what was cut off goes on with another one.",
+		Summary:     "Get a link to a file",
+		Description: "The link leads to the file of a message, or to its thumbnail. For those who see the message, and not while one of two blocks the other. The link is good for some minutes, ends when its user does not see the message any more, and takes ranges: what was cut off goes on with another one.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, social.ErrStore, transfers.ErrStore, ErrStore}}, inChat(s.postFile))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages/{seq}/readers", ID: "chats.readers", Tags: tags,
-		Summary:     "Who has read a message of the caller's",
+		Summary:     "List readers of a message",
 		Description: "For groups of up to 200 members. It names those who show receipts, to callers who do, and no user whom a block separates from the caller.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore}}, inChat(s.getReaders))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/pins", ID: "chats.pins", Tags: tags,
 		Summary: "The pinned messages of a group", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getPins))
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.pin", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Pin a message of a group for all members", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore}}, inChat(s.putPin))
+		Summary: "Pin a group message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore}}, inChat(s.putPin))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.unpin", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Take a pinned message down", Errors: []*errs.Error{ErrChat, groups.ErrMay, ErrStore}}, inChat(s.deletePin))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/marks", ID: "chats.mark", Tags: tags, Limit: markLimit, Status: http.StatusNoContent,
-		Summary: "Say up to which message the caller has read, and has got", Errors: []*errs.Error{ErrChat, ErrFuture, ErrStore}}, inChat(s.postMarks))
+		Summary: "Mark messages as read or delivered", Errors: []*errs.Error{ErrChat, ErrFuture, ErrStore}}, inChat(s.postMarks))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/typing", ID: "chats.typing", Tags: tags, Limit: sendLimit, Status: http.StatusNoContent,
-		Summary:     "Tell the other that the caller is writing, or has stopped",
-		Description: "A client shows it for some seconds, or until a message comes.",
+		Summary:     "Report typing",
+		Description: "Reports that the caller is writing, or has stopped. A client shows it for some seconds, or until a message comes.",
 		Errors:      []*errs.Error{ErrChat, ErrSelf, accounts.ErrNoUser, ErrStore}}, inChat(s.postTyping))
 }
 

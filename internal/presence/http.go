@@ -17,22 +17,22 @@ import (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"presence"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/presence", ID: "presence.get", Tags: tags,
-		Summary:     "Whether up to 200 users are on line",
-		Description: "In the order asked for. The caller sees friends who let themselves be seen, and themselves; all others look off line, whether they exist or not.",
+		Summary:     "Get the presence of users",
+		Description: "For up to 200 users. In the order asked for. The caller sees friends who let themselves be seen, and themselves; all others look off line, whether they exist or not.",
 		Errors:      []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore, social.ErrStore, accounts.ErrStore}}, s.getPresence)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/presence", ID: "presence.friends", Tags: tags,
-		Summary:     "The caller's friends who are on line",
+		Summary:     "List friends who are online",
 		Description: "Friends who are not listed are off line, unless the answer is partial: then ask again after presence.complete. Changes come as presence.changed: open the socket or stream first, then ask.",
 		Errors:      []*errs.Error{ErrStore, social.ErrStore, accounts.ErrStore}}, s.getFriends)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/presence", ID: "presence.mine", Tags: tags,
-		Summary: "What the caller is, and wishes to be", Errors: []*errs.Error{ErrStore}}, s.getMine)
+		Summary: "Get the caller's presence", Errors: []*errs.Error{ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/presence", ID: "presence.set", Tags: tags,
-		Summary:     "Be online, away or busy while connected",
-		Description: "The wish holds for all devices, until it is changed. To look off line to everybody, set `presence` to `nobody` with PATCH /v1/me.",
+		Summary:     "Set the caller's presence",
+		Description: "The status applies while the caller is connected. The wish holds for all devices, until it is changed. To look off line to everybody, set `presence` to `nobody` with PATCH /v1/me.",
 		Errors:      []*errs.Error{ErrWish, ErrStore}}, s.putMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/connections", ID: "presence.connections", Tags: tags,
-		Summary:     "The caller's connections, of all devices to all nodes, the oldest first",
-		Description: "One that has just closed may be listed for some seconds.",
+		Summary:     "List the caller's connections",
+		Description: "Connections of all devices to all nodes, oldest first. One that has just closed may be listed for some seconds.",
 		Errors:      []*errs.Error{ErrStore}}, s.getConnections)
 }
 

@@ -46,88 +46,102 @@ func (s *Service) roomRoutes(a *web.API) {
 		Description: "It is sought among the thousand rooms that match and were active last. Two pages that are read while people come and go may have a room twice, or not at all.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/mine", ID: "rooms.mine", Tags: tags,
-		Summary: "The rooms in which the caller is, the one joined last first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMine)
+		Summary:     "List the caller's rooms",
+		Description: "The room that the caller joined last comes first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/clock", ID: "rooms.clock", Tags: tags, Limit: clockLimit,
 		Summary:     "The servers' clock",
 		Description: "Ask several times, over the socket where there is one, and take the middle of the offsets that came with the shortest round trips."}, s.getClock)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}", ID: "rooms.get", Tags: tags,
-		Summary: "A room, and the caller's place in it", Description: "Whoever is not in the room sees it if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
+		Summary: "Get a room", Description: "Includes the caller's place in it. Whoever is not in the room sees it if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/scene", ID: "rooms.scene", Tags: tags,
-		Summary:     "All that a client needs to show a room",
-		Description: "Subscribe to the channel room/{room} first, then read the scene, and follow the events from there. Read it again whenever the subscription was cut off.",
+		Summary:     "Get everything about a room",
+		Description: "Returns all that a client needs to show a room. Subscribe to the channel room/{room} first, then read the scene, and follow the events from there. Read it again whenever the subscription was cut off.",
 		Errors:      []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getScene)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}", ID: "rooms.update", Tags: tags,
 		Summary: "Change a room's settings", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy, ErrStore}}, s.patchRoom)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}", ID: "rooms.close", Tags: tags, Status: http.StatusNoContent,
 		Summary: "End a room, for all", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteRoom)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/owner", ID: "rooms.transfer", Tags: tags,
-		Summary: "Hand a room over to another member; the caller becomes an admin", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrSelf, ErrGuest, ErrStore}}, s.putOwner)
+		Summary:     "Transfer the ownership of a room",
+		Description: "The caller becomes an admin.", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrSelf, ErrGuest, ErrStore}}, s.putOwner)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/links", ID: "rooms.new_link", Tags: tags, Limit: inviteLimit, Status: http.StatusCreated,
-		Summary: "Make a link that lets people into a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrLinks, ErrStore}}, s.postLink)
+		Summary: "Create an invite link", Errors: []*errs.Error{ErrRoom, ErrMay, ErrLinks, ErrStore}}, s.postLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/links", ID: "rooms.links", Tags: tags,
-		Summary: "The links that let people in: all to those who may moderate, their own to others", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
+		Summary:     "List invite links",
+		Description: "Moderators get all links of the room, others their own.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/links/{link}", ID: "rooms.revoke_link", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Have a link let nobody in any more", Errors: []*errs.Error{ErrRoom, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
+		Summary: "Revoke an invite link", Errors: []*errs.Error{ErrRoom, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/room-links/{link}", ID: "rooms.look", Tags: tags, Limit: joinLimit,
-		Summary: "The room into which a link leads", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
+		Summary: "Get the room of a link", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
 }
 
 func (s *Service) memberRoutes(a *web.API) {
 	joinErrors := []*errs.Error{ErrRoom, ErrPassword, ErrTries, ErrLink, ErrBanned, ErrFull, ErrBusy, ErrStore}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/join", ID: "rooms.join", Tags: tags, Limit: joinLimit,
-		Summary: "Come into a room; whoever is in it already stays as they are", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
+		Summary:     "Join a room",
+		Description: "A user who is already in the room keeps the role.", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit, Status: http.StatusCreated,
-		Summary:     "Come into a room without an account",
+		Summary:     "Join a room as a guest",
 		Description: "The token is good for this room alone, and for the socket. A guest may write chat and danmaku, as far as the room lets them, and nothing else.",
 		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests, ErrName, ErrGuestRate)}, s.postGuest)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/me", ID: "rooms.leave", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Leave a room", Description: "The owner hands the room over first, or closes it.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/members", ID: "rooms.members", Tags: tags,
-		Summary: "Who is in a room, the higher roles first, then those who joined first", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
+		Summary:     "List members of a room",
+		Description: "Higher roles first, then in the order of joining.", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/online", ID: "rooms.online", Tags: tags,
-		Summary: "Who watches in a room, the last active first; at most 200", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
+		Summary:     "List viewers of a room",
+		Description: "The last active comes first; at most 200.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.set_member", Tags: tags,
-		Summary: "Make a member an admin, or no admin any more; say what somebody may do; mute them, or let them write again",
-		Errors:  []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrAdmin, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
+		Summary:     "Update a member of a room",
+		Description: "Appoints or dismisses an admin, changes permissions, or mutes or unmutes a member.",
+		Errors:      []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrAdmin, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.kick", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Take somebody out", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/bans", ID: "rooms.bans", Tags: tags,
-		Summary: "Who is banned from a room, the last one first", Errors: []*errs.Error{ErrRoom, ErrMay, ErrCursor, ErrStore}}, s.getBans)
+		Summary:     "List bans of a room",
+		Description: "Newest first.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrCursor, ErrStore}}, s.getBans)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.ban", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Keep a user out of a room; whoever is in it is taken out", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
+		Summary:     "Ban a user from a room",
+		Description: "A viewer in the room is removed.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.unban", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Lift a ban", Errors: []*errs.Error{ErrRoom, ErrMay, ErrNoBan, ErrStore}}, s.deleteBan)
 }
 
 func (s *Service) playRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playback", ID: "rooms.playback", Tags: tags,
-		Summary: "What is on, and where it is", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getPlayback)
+		Summary: "Get the playback state", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getPlayback)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback", ID: "rooms.command", Tags: tags, Limit: commandLimit,
-		Summary:     "Play, pause, seek, change the rate, or put something else on",
-		Description: "It is refused with room.playback_changed where generation and version are not those of the register: look at it, and try again.",
+		Summary:     "Control the playback",
+		Description: "Plays, pauses, seeks, changes the rate, or switches to another item. It is refused with room.playback_changed where generation and version are not those of the register: look at it, and try again.",
 		Errors:      []*errs.Error{ErrRoom, ErrMay, ErrVersion, ErrCommand, ErrItem, ErrStateAway, ErrStore}}, s.postCommand)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/buffering", ID: "rooms.buffering", Tags: tags, Limit: commandLimit, Status: http.StatusNoContent,
-		Summary: "Say that the caller's player waits for data, or does not any more", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postBuffering)
+		Summary:     "Report buffering",
+		Description: "Reports that the caller's player waits for data, or no longer waits.", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postBuffering)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/ended", ID: "rooms.ended", Tags: tags, Limit: commandLimit,
-		Summary: "Say that what is on has come to its end; the next item follows", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postEnded)
+		Summary:     "Report the end of an item",
+		Description: "The next item follows.", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postEnded)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist", ID: "rooms.playlist", Tags: tags,
 		Summary: "A room's playlist, in its order", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getPlaylist)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist", ID: "rooms.add", Tags: tags, Status: http.StatusCreated,
-		Summary: "Put something at the end of the playlist", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrSource, ErrItems, ErrStore}}, s.postItem)
+		Summary: "Add an item to the playlist", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrSource, ErrItems, ErrStore}}, s.postItem)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist/{item}/move", ID: "rooms.move", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Put an item elsewhere", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.postMove)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/playlist/{item}", ID: "rooms.remove", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Take an item off the playlist; what is on goes on", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
+		Summary:     "Remove an item from the playlist",
+		Description: "An item that is playing goes on.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist/{item}/source", ID: "rooms.source", Tags: tags,
-		Summary: "How an item is fetched, and until when", Errors: []*errs.Error{ErrRoom, ErrItem, ErrStore}}, s.getSource)
+		Summary:     "Get the source of an item",
+		Description: "Returns how an item is fetched, and until when.", Errors: []*errs.Error{ErrRoom, ErrItem, ErrStore}}, s.getSource)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/chat", ID: "rooms.say", Tags: tags, Limit: sayLimit, Status: http.StatusCreated,
 		Summary: "Say something in a room's chat", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrStore}}, s.postLine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/chat", ID: "rooms.chat", Tags: tags,
-		Summary: "The latest of a room's chat, or what came before a line", Description: "What people whom the caller blocks have said is left out.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
+		Summary: "List chat lines of a room", Description: "Returns the newest lines, or those before a line. What people whom the caller blocks have said is left out.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.shoot", Tags: tags, Limit: shootLimit, Status: http.StatusCreated,
-		Summary: "Have a comment fly over the picture", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem, ErrStore}}, s.postDanmaku)
+		Summary: "Send a danmaku", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem, ErrStore}}, s.postDanmaku)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.danmaku", Tags: tags,
-		Summary: "What flew at a part of an item, in the order of positions", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getDanmaku)
+		Summary:     "List danmaku of an item",
+		Description: "Sorted by position.", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getDanmaku)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.clear_danmaku", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Forget all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
 }

@@ -46,13 +46,14 @@ func (s Service) Routes(a *web.API) {
 		Description: "Existing accounts are returned unchanged, so that the call can be repeated.",
 		Errors:      []*errs.Error{accounts.ErrExternalID, accounts.ErrName, accounts.ErrBio, civil.ErrZone}}), s.postUsers)
 	web.Handle(a, add(web.Op{Method: http.MethodGet, Path: "/v1/service/users/{user}", ID: "service.user", Summary: "Get a user"}), s.getUser)
-	web.Handle(a, add(web.Op{Method: http.MethodPatch, Path: "/v1/service/users/{user}", ID: "service.user_update", Summary: "Change a user's name, bio or time zone",
+	web.Handle(a, add(web.Op{Method: http.MethodPatch, Path: "/v1/service/users/{user}", ID: "service.user_update", Summary: "Update a user",
 		Errors: []*errs.Error{accounts.ErrName, accounts.ErrBio, civil.ErrZone}}), s.patchUser)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}", ID: "service.user_delete",
 		Summary:     "Delete a user's account",
 		Description: "Logs out all devices, and other users see a deleted user. A log-in within the grace period restores the account; with now it is erased for good within seconds."}), s.deleteUser)
 	web.Handle(a, add(web.Op{Method: http.MethodPut, Path: "/v1/service/users/{user}/ban", ID: "service.user_ban", Status: http.StatusNoContent,
-		Summary: "Ban a user, and log all devices out", Errors: []*errs.Error{accounts.ErrBan}}), s.putBan)
+		Summary:     "Ban a user",
+		Description: "All devices are logged out.", Errors: []*errs.Error{accounts.ErrBan}}), s.putBan)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/ban", ID: "service.user_unban", Status: http.StatusNoContent,
 		Summary: "Lift a ban"}), s.deleteBan)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/sessions", ID: "service.user_logout", Status: http.StatusNoContent,

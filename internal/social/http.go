@@ -25,7 +25,8 @@ func (s *Service) Routes(a *web.API) {
 		Description: "The other may be named by id or by the token of their card. When they have asked the caller already, the two are friends at once. Whoever has been blocked, and whoever asks a user that takes no requests, gets the same refusal. Sixty times a minute at the most.",
 		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
-		Summary: "Requests that wait for an answer, the newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
+		Summary:     "List pending friend requests",
+		Description: "Newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/accept", ID: "friends.accept", Tags: tags,
 		Summary: "Accept a request to the caller", Errors: []*errs.Error{ErrText, ErrNoRequest, ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull, ErrStore}}, s.postAccept)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/refuse", ID: "friends.refuse", Tags: tags, Status: http.StatusNoContent,
@@ -33,34 +34,39 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/{request}", ID: "friends.withdraw", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Withdraw a request of the caller", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.deleteRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests/unread", ID: "friends.unread", Tags: tags,
-		Summary: "The red dot: how many requests came since the caller last looked", Errors: []*errs.Error{ErrStore}}, s.getUnread)
+		Summary:     "Count new friend requests",
+		Description: "Counts the requests since the caller last listed them.", Errors: []*errs.Error{ErrStore}}, s.getUnread)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/unread", ID: "friends.seen", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Clear the red dot", Errors: []*errs.Error{ErrStore}}, s.deleteUnread)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends", ID: "friends.list", Tags: tags,
-		Summary:     "The caller's friends, by order, then the newest first",
-		Description: "A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then.",
+		Summary:     "List friends",
+		Description: "Sorted by order, then newest first. A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getFriends)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/changes", ID: "friends.changes", Tags: tags,
-		Summary:     "What changed in the caller's list since a version",
+		Summary:     "List friend changes since a version",
 		Description: "Removals are known for 90 days; when older ones are asked for, `reset` says so.",
 		Errors:      []*errs.Error{ErrStore}}, s.getChanges)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/{user}", ID: "friends.get", Tags: tags,
 		Summary: "One friend of the caller", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.getFriend)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/friends/{user}", ID: "friends.note", Tags: tags,
-		Summary: "Change remark, tag or order of a friend", Errors: []*errs.Error{ErrText, ErrOrder, ErrNoFriend, ErrStore}}, s.patchFriend)
+		Summary:     "Update a friend",
+		Description: "Changes the remark, the tag or the order.", Errors: []*errs.Error{ErrText, ErrOrder, ErrNoFriend, ErrStore}}, s.patchFriend)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/{user}", ID: "friends.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary: "End a friendship, for both", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.deleteFriend)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/relations", ID: "friends.relations", Tags: tags,
-		Summary: "How the caller stands to up to 100 users, and which requests wait between them", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
+		Summary:     "Get relations to users",
+		Description: "For up to 100 users, with the pending requests between them and the caller.", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
 	tags = []string{"blocks"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/blocks", ID: "blocks.list", Tags: tags,
-		Summary: "Whom the caller blocks, the newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getBlocks)
+		Summary:     "List blocked users",
+		Description: "Newest block first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getBlocks)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/blocks/{user}", ID: "blocks.add", Tags: tags, Status: http.StatusNoContent,
 		Summary:     "Block a user",
 		Description: "Ends a friendship and any request between the two. The other is not told of the block. Blocking again changes nothing.",
 		Errors:      []*errs.Error{ErrSelf, accounts.ErrNoUser, ErrBlocksFull, ErrStore}}, s.putBlock)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/blocks/{user}", ID: "blocks.remove", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Lift a block; what it ended stays ended", Errors: []*errs.Error{accounts.ErrNoUser, ErrStore}}, s.deleteBlock)
+		Summary:     "Unblock a user",
+		Description: "The friendship and the requests that the block ended are not restored.", Errors: []*errs.Error{accounts.ErrNoUser, ErrStore}}, s.deleteBlock)
 }
 
 // UserPath names a user; an invalid id names no user.

@@ -486,7 +486,9 @@ func TestABlockOfANodeThatHadNoRedisHoldsOnTheOthers(t *testing.T) {
 		w.must(w.Block(t.Context(), bob, ann))
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
-		running.Go(func() { drops.New(db, drops.NewCached(Keys), slog.New(slog.DiscardHandler)).Run(ctx, other.caches.Runtime) })
+		running.Go(func() {
+			drops.New(db, drops.NewCached(Keys), slog.New(slog.DiscardHandler)).Run(ctx, other.caches.Runtime)
+		})
 		defer func() { cancel(); running.Wait() }()
 		bubble.Sleep(5 * time.Second)
 		blocked, err := other.IsBlocked(t.Context(), bob, ann)

@@ -30,27 +30,29 @@ func (s *Service) Routes(a *web.API) {
 	between := []*errs.Error{ErrRefused, ErrYouBlock, social.ErrStore, accounts.ErrStore, ErrStore}
 	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ErrUnknown, ids.ErrMalformed, accounts.ErrNoUser}, between...)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers", ID: "transfers.offer", Tags: tags, Status: http.StatusCreated,
-		Summary:     "Offer a file to another user, or begin an upload for messages",
-		Description: "The other accepts or rejects it; then it is uploaded to /v1/transfers/{transfer}/upload, by any client of tus 1.0. Without `to` it can be uploaded at once; a message whose media name its id then has the file. A refusal does not tell a block from a setting.",
+		Summary:     "Offer a file",
+		Description: "Offers a file to another user, or starts an upload for messages. The other accepts or rejects it; then it is uploaded to /v1/transfers/{transfer}/upload, by any client of tus 1.0. Without `to` it can be uploaded at once; a message whose media name its id then has the file. A refusal does not tell a block from a setting.",
 		Errors:      offer}, s.postTransfer)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers", ID: "transfers.list", Tags: tags,
-		Summary: "The caller's transfers, of both directions, newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getTransfers)
+		Summary:     "List the caller's transfers",
+		Description: "Both directions, newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getTransfers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers/{transfer}", ID: "transfers.get", Tags: tags,
-		Summary: "One of the caller's transfers, and how far it has come", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.getTransfer)
+		Summary:     "Get a transfer",
+		Description: "Includes its progress.", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.getTransfer)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/transfers/{transfer}", ID: "transfers.cancel", Tags: tags,
-		Summary:     "Cancel a transfer, or remove the file of one that is done",
-		Description: "Both sides can. What was stored is removed; a transfer that was not done has failed. A file that messages have goes when they are recalled.",
+		Summary:     "Cancel a transfer",
+		Description: "Also removes the file of a finished transfer. Both sides can. What was stored is removed; a transfer that was not done has failed. A file that messages have goes when they are recalled.",
 		Errors:      []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteTransfer)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/accept", ID: "transfers.accept", Tags: tags, Status: http.StatusOK,
-		Summary: "Accept a file that is offered to the caller", Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrEnded}, between...)}, s.postAccept)
+		Summary: "Accept an offered file", Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrEnded}, between...)}, s.postAccept)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/reject", ID: "transfers.reject", Tags: tags, Status: http.StatusOK,
-		Summary: "Reject a file that is offered to the caller", Errors: []*errs.Error{ErrUnknown, ErrNotYours, ErrEnded, ErrStore}}, s.postReject)
+		Summary: "Reject an offered file", Errors: []*errs.Error{ErrUnknown, ErrNotYours, ErrEnded, ErrStore}}, s.postReject)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/link", ID: "transfers.link", Tags: tags, NoReplay: true, Status: http.StatusOK,
-		Summary:     "A link to the file of a done transfer",
+		Summary:     "Get a link to a file",
 		Description: "Good for some minutes, and for whoever has it. A download that was cut off goes on with another link and a Range.",
 		Errors:      []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrRefused, ErrYouBlock, social.ErrStore, ErrStore}}, s.postLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit, Answer: octets,
-		Summary:     "The file of a link, or ranges of it",
+		Summary:     "Download a file by link",
 		Description: "Octets and an attachment, whatever the file is; but recordings of messages have their type, and thumbnails, which the server has made, are images to be shown. The ETag is the SHA-256 of the file.",
 		Errors:      []*errs.Error{ErrLink, ErrGone, accounts.ErrStore, social.ErrStore, ErrStorage, ErrStore}}, s.getFile)
 	s.tusRoutes(a, tags, offer, between)

@@ -50,7 +50,7 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 	a.Raw("OPTIONS /v1/uploads", options)
 	a.MethodOverride(path)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses, Replay: createdAgain,
-		Summary:     "Offer a file, or begin an upload for messages, as clients of tus do",
+		Summary:     "Create an upload by tus",
 		Description: "Upload-Metadata has `filename` and, as wanted, `to`, `filetype` and `sha256`, each in base64. The upload goes on at Location: without `to` at once, else once the other has accepted; until then it is refused with 409, which clients of tus try again.",
 		Errors:      append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: path, ID: "uploads.get", Tags: tags, Statuses: tusStatuses,
@@ -58,12 +58,12 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 		Description: "Clients of tus ask with HEAD. Bytes before Upload-Offset are stored for good. An upload that was cancelled, rejected or removed, or that failed, returns 410.",
 		Errors:      []*errs.Error{ErrUnknown, ErrGone, ErrStore}}, s.getUpload)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: path, ID: "uploads.append", Tags: tags, Status: http.StatusNoContent, Limit: pieceLimit, Statuses: tusStatuses,
-		Summary:     "Upload a piece of a file, or all of it",
+		Summary:     "Upload a part of a file",
 		Description: "Upload-Offset says where it begins, which has to be where the upload stands. What comes before a line is cut counts. A node takes two of them for a transfer at once: one more takes over from the oldest, which is cut. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64) the piece counts as a whole, or not at all: 460. Clients that cannot send PATCH send POST with the header X-HTTP-Method-Override.",
 		Errors: append([]*errs.Error{ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
 			ErrStorage, ErrFull}, between...)}, s.patchUpload)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: path, ID: "uploads.remove", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Cancel a transfer, as clients of tus do", Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteUpload)
+		Summary: "Cancel a transfer by tus", Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteUpload)
 }
 
 // tusReply has the headers for clients of tus.

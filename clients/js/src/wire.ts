@@ -3735,7 +3735,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description the picture's id */
+                /** @description id of the picture */
                 avatar: string;
                 /** @description pixels on each side */
                 size: "64" | "256" | "512";
@@ -3840,7 +3840,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description what the card says */
+                /** @description token of the card */
                 token: string;
             };
             cookie?: never;
@@ -7087,9 +7087,9 @@ export interface operations {
     "me.security": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description at most so many */
+                /** @description maximum number of events */
                 limit?: number;
             };
             header?: never;
@@ -9492,7 +9492,7 @@ export interface operations {
     "sessions.revoke_all": {
         parameters: {
             query?: {
-                /** @description true: this device stays */
+                /** @description true keeps this device logged in */
                 others?: boolean;
             };
             header?: never;
@@ -10398,7 +10398,7 @@ export interface operations {
     "users.list": {
         parameters: {
             query: {
-                /** @description ids, with commas between */
+                /** @description ids, separated by commas */
                 ids: string[];
             };
             header?: never;
