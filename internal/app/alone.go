@@ -15,15 +15,15 @@ import (
 
 var errNotAlone = errors.New("another server with a Redis of its own runs on this database, and neither would hear of what the other does: stop that one, or name the same Redis server in redis for both")
 
-// CheckThere refuses a gateway alone if its database file is missing: such a node uses the database of other nodes, and a
-// misspelled folder would get an empty one.
+// CheckThere returns an error if the node is a gateway alone and its database file is missing. Such a node uses the
+// database of other nodes, and with a misspelled folder it would create an empty one.
 func (c Config) CheckThere() error {
 	path, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data})
 	if !isFile || c.does(roleAPI) || c.does(roleWorker) {
 		return nil
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // what else is wrong with it, opening says
+		return nil // opening the database reports other faults
 	}
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -31,8 +31,9 @@ func (c Config) CheckThere() error {
 	return &config.Fault{Key: "data", Text: fmt.Sprintf("there is no database at %s: a node with the role gateway alone uses the one of the other nodes. Name their folder in data, or their database in sql", path)}
 }
 
-// Alone keeps a second server off the SQLite database of one that has its own Redis, until release is called. On a file
-// system without locks, and for a server that has another database or shares its Redis, it does nothing.
+// Alone locks the SQLite database of a server that has its own Redis, so that no second server uses it. The caller
+// calls release to unlock it. Alone does nothing on a file system without locks, with another database, or if nodes
+// share the Redis.
 func (c Config) Alone() (release func() error, err error) {
 	path, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data})
 	if !isFile || strings.Contains(c.Redis, "://") {

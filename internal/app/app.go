@@ -49,11 +49,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/lease"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
-	_ "github.com/stoa-dev/stoa/lib/redis/embedded" // for the URL of that name
-	_ "github.com/stoa-dev/stoa/lib/redis/spawn"    // likewise
+	_ "github.com/stoa-dev/stoa/lib/redis/embedded" // registers the Redis URL "embedded"
+	_ "github.com/stoa-dev/stoa/lib/redis/spawn"    // registers the Redis URL "spawn"
 )
 
-// App is one node of Stoa. Make one with [New] and run it once.
+// App is one node of Stoa. Create it with [New] and run it once.
 type App struct {
 	cfg  Config
 	log  *slog.Logger
@@ -93,8 +93,8 @@ type App struct {
 	drain       *drain
 }
 
-// New opens SQL, migrates it, and builds every part on it. Redis may be away.
-// Close must be called, also when Run was not.
+// New opens and migrates SQL, and builds every part on it. Redis may be unavailable. The caller must call Close, even
+// if Run was not called.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) {
 	defer errs.Wrap(&err, "start")
 	config.Defaults(&cfg)
@@ -122,7 +122,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := a.db.Migrate(ctx, migrations.FS); err != nil {
 		return nil, err
 	}
-	if err := sqlcopy.Unfinished(ctx, a.db); err != nil { // one that began meanwhile, whose schema this one may have waited for
+	if err := sqlcopy.Unfinished(ctx, a.db); err != nil { // a copy may have begun while this node waited to migrate
 		return nil, err
 	}
 	origin, err := agree(ctx, a.db, key, previous)
@@ -171,7 +171,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Settings: cfg.Social, Log: log,
 		Streaks: func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error) {
 			return a.checkin.Streaks(ctx, users)
-		}, // which is made below
+		}, // created below
 	}); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now, Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
 		return nil, err
 	}
-	maySubscribe := func(ctx context.Context, user, channel string) error { return a.rooms.MaySubscribe(ctx, user, channel) } // made below
+	maySubscribe := func(ctx context.Context, user, channel string) error { return a.rooms.MaySubscribe(ctx, user, channel) } // created below
 	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, MaySubscribe: maySubscribe, Secret: key, Previous: previous, Data: cfg.Data, OpenLater: !cfg.does(roleAPI) && !cfg.does(roleWorker), Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	_, err = a.push.Key(ctx)       // stores the key, so that no read of it writes
 	if !bytes.Equal(origin, key) { // the secret was rotated
-		if err != nil { // the key must be stored before its origin is forgotten
+		if err != nil { // the key must be stored before the previous secret is removed
 			return nil, err
 		}
 		if err := useSecret(ctx, a.db, key); err != nil {
@@ -244,7 +244,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return leases.Run(ctx, jobKeys, a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
 	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.live.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
-	if !cfg.does(roleWorker) { // a process keeps itself in order whatever its role
+	if !cfg.does(roleWorker) { // each node runs its own upkeep in every role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
 	if a.jobs, err = worker.NewPool(run, jobs...); err != nil {
@@ -254,8 +254,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	return a, nil
 }
 
-// newQueues makes the consumers of a worker. Transactions write into the outbox
-// in any case; it is the queue, or is relayed to the one in Redis.
+// newQueues creates the consumers of a worker. Transactions write to the outbox in any case. The outbox is the queue,
+// or its messages are relayed to the queue in Redis.
 func (a *App) newQueues() error {
 	if !a.cfg.does(roleWorker) {
 		return nil
@@ -276,7 +276,7 @@ func (a *App) newQueues() error {
 		return a.live.Obey(ctx, order)
 	})
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
-	cfg := queue.Config{Log: a.log, Metrics: a.reg, Apart: []string{codes.Topic, accounts.TopicNotice}} // the mail server may hang
+	cfg := queue.Config{Log: a.log, Metrics: a.reg, Apart: []string{codes.Topic, accounts.TopicNotice}} // the mail server may not respond
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
 		a.queues = append(a.queues, c)
@@ -292,7 +292,7 @@ func (a *App) newQueues() error {
 		return add(outbox, handlers, append(a.push.Batches(), a.hooks.Batches()...)...)
 	}
 	streams := cmp.Or(journal, queue.NewRedis(a.redis)) // one consumer for all its topics
-	// Commands wait until the outbox has no change of theirs: a server has followed then, and has not only passed it on.
+	// Commands wait until the outbox has no change of theirs. The change is then applied, not only relayed.
 	followed := map[string]queue.Handler{accounts.TopicChanged: handlers[accounts.TopicChanged]}
 	topics := slices.DeleteFunc(slices.Sorted(maps.Keys(handlers)), func(topic string) bool { return followed[topic] != nil })
 	for _, b := range a.hooks.Batches() {
@@ -322,12 +322,11 @@ func (a *App) housekeeping(watch *obs.Redis) []worker.Job {
 	}
 }
 
-// Admin has Run serve operators on ln, which it closes. Call it before Run, where
-// Config.AdminAddr is set.
+// Admin sets the listener of the operators' address, which Run closes. Call it before Run if Config.AdminAddr is set.
 func (a *App) Admin(ln net.Listener) { a.adminLn = ln }
 
-// Run serves on ln until ctx ends, then drains. It calls ready once everything
-// is up; Redis may still be away. It closes ln.
+// Run serves on ln until ctx ends, then drains. It calls ready when all parts run; Redis may still be unavailable. It
+// closes ln.
 func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	whole := func(run func(context.Context) error) func(context.Context, func()) error {
 		return func(ctx context.Context, ready func()) error { ready(); return run(ctx) }
@@ -366,7 +365,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	}
 	a.group.Add(
 		supervise.Part{Name: "jobs", Run: whole(a.jobs.Run)},
-		// Its own drain lasts up to ten seconds.
+		// The part drains by itself for up to ten seconds.
 		supervise.Part{Name: "http", Grace: a.cfg.handover() + 15*time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
 			a.serves()

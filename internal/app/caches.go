@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// CacheSettings are what an operator may choose about the caches.
+// CacheSettings are an operator's settings of the caches.
 type CacheSettings struct {
 	Entries  int           `koanf:"entries" default:"10000" help:"values that each cache keeps in this process; -1 keeps none"`
 	MaxStale time.Duration `koanf:"max_stale" default:"500ms" help:"how long after a change an old value may be read anywhere, whatever happens to the network"`
@@ -20,10 +20,10 @@ type CacheSettings struct {
 	Warm     int           `koanf:"warm" default:"1000" help:"users, the most recently active, that a node reads when it has started" zero:"none"`
 }
 
-// leastStale is three beats of the bus.
+// leastStale is the smallest MaxStale: three beats of the bus.
 const leastStale = 300 * time.Millisecond
 
-// MostWarm keeps a start from reading a whole table.
+// MostWarm is the largest number of users that a starting node loads, so that it never reads a whole table.
 const MostWarm = 100_000
 
 // Validate returns all faults, joined.
@@ -41,7 +41,7 @@ func (s CacheSettings) policy() cache.Policy {
 	return cache.Policy{Entries: s.Entries, MaxStale: s.MaxStale}
 }
 
-// runCaches keeps the caches in order, and warms them up beside what else starts.
+// runCaches runs the caches, their invalidations and their first load.
 func (a *App) runCaches(ctx context.Context, ready func()) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()

@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// whole builds every part of a node that serves nobody.
+// whole builds every part of a node, which serves no requests.
 func whole(t *testing.T, redis string) *App {
 	t.Helper()
 	a, err := New(t.Context(), Config{Data: t.TempDir(), Redis: redis, SQL: "sqlite", KeyPrefix: "stoa", Dev: "true"}, slog.New(slog.DiscardHandler))
@@ -39,7 +39,7 @@ func TestEveryEventThatACachedFamilyNamesDropsIt(t *testing.T) {
 			if _, ok := used[f.Pattern]; !ok {
 				t.Errorf("%s is declared and no cache uses it", f.Pattern)
 			}
-			if len(f.Doc.InvalidatedBy) == 0 && f.Pattern != "playback:{key}" { // how an item is fetched never changes
+			if len(f.Doc.InvalidatedBy) == 0 && f.Pattern != "playback:{key}" { // a playback address never changes
 				t.Errorf("nothing drops %s", f.Pattern)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 )
 
-// callers knows who calls: users, of whom it has noted that they are active, an app's own backend, guests of
-// rooms, whom only the operations of rooms take, and whoever has a key of a live stream, whom only its media take.
+// callers authenticates all callers. Users are recorded as active. Only the operations of rooms accept guests, and only
+// the media operations of live streams accept bearers of a stream's key.
 type callers struct {
 	users  gateway.Sessions
 	keys   *servicekeys.Service
@@ -47,7 +47,7 @@ func (c callers) StillHere(ctx context.Context, who web.Caller) (web.Caller, err
 	return c.noted(c.users.StillHere(ctx, who))
 }
 
-// orNobody is a caller; none after an error.
+// orNobody returns the caller, or a nil caller after an error.
 func orNobody[C web.Caller](who C, err error) (web.Caller, error) {
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (c callers) noted(who web.Caller, err error) (web.Caller, error) {
 	return who, err
 }
 
-// sockets is told of connections; those of guests are nobody's presence.
+// sockets passes connections of users to presence. Guests have no presence.
 type sockets struct{ *presence.Watch }
 
 func (a *App) sockets() sockets { return sockets{a.presence.Watch(presence.Socket)} }
@@ -74,7 +74,7 @@ func (s sockets) Opened(user, device, connection string) {
 	}
 }
 
-// channels are the chats of groups, and rooms.
+// channels checks subscriptions to the chats of groups and to rooms.
 type channels struct {
 	chats *messaging.Service
 	rooms *rooms.Service
@@ -90,7 +90,7 @@ func (c channels) MaySubscribe(ctx context.Context, user, channel string) error 
 	return c.chats.MaySubscribe(ctx, user, channel)
 }
 
-// MayStay implements [gateway.Channels]. Rooms ask their copies in any case.
+// MayStay implements [gateway.Channels]. Rooms always check with their cached copies.
 func (c channels) MayStay(ctx context.Context, user, channel string) error {
 	if rooms.Owns(channel) {
 		return c.rooms.MaySubscribe(ctx, user, channel)
@@ -98,7 +98,7 @@ func (c channels) MayStay(ctx context.Context, user, channel string) error {
 	return c.chats.MayStay(ctx, user, channel)
 }
 
-// Hidden implements [gateway.Channels]. A group's chat hides nobody.
+// Hidden implements [gateway.Channels]. A group's chat hides no users.
 func (c channels) Hidden(ctx context.Context, user, channel string) ([]string, error) {
 	if rooms.Owns(channel) {
 		return c.rooms.Hidden(ctx, user, channel)

@@ -38,7 +38,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Config is everything an operator can set.
+// Config has all settings of an operator.
 type Config struct {
 	Addr           string          `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
 	PublicURL      origin.Origin   `koanf:"public_url" help:"where people reach the page, https://stoa.example.org: every link begins with it, scripts of this origin may open sockets, and pushes name it as contact; empty: mails have links if addr is loopback, and other links begin with the Host header of the request"`
@@ -82,27 +82,29 @@ type Config struct {
 	// Now is the server's clock. Nil means time.Now.
 	Now func() time.Time
 
-	// PasswordCost is what hashing a password costs. The zero cost is that of package password; tests have a smaller one.
+	// PasswordCost is the cost of hashing a password. Its zero value means the cost of package password; tests use a
+	// smaller one.
 	PasswordCost argon2id.Params
 
 	// DialRedis replaces the network between the server and Redis. Nil means the network.
 	DialRedis func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// PushTransport is in place of the one that reaches push services at public addresses only, for
-	// tests. Nil means that one.
+	// PushTransport replaces the transport that connects to push services at public addresses only, for tests. Nil means
+	// that transport.
 	PushTransport http.RoundTripper
 	// DialWebhooks replaces the network between the server and the app's own backend. Nil means the network.
 	DialWebhooks func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// leastConns is twice as many connections as replays and counts of boards hold at once, each of which needs a second one.
+// leastConns is the smallest number of SQL connections. It is twice the number that replays and counts of boards use at
+// once, because each of them needs a second connection.
 const leastConns = 8
 
-// Validate returns all faults that no component would find by itself.
+// Validate returns all faults that no single component would find.
 func (c Config) Validate() error {
 	badSQL, badRedis := sqldb.CheckURL(c.SQL), redis.CheckURL(c.Redis)
 	badPrefix := keyspace.ValidPrefix(c.KeyPrefix)
-	_, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data}) // which has connections of its own
+	_, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data}) // a file has its own connections
 	return errors.Join(
 		config.Refuse(!isAddress(c.Addr), "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
 		config.Refuse(c.AdminAddr != "" && !isAddress(c.AdminAddr), "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
@@ -119,8 +121,8 @@ func (c Config) Validate() error {
 		config.Refuse(c.SecretPrevious != "" && len(c.SecretPrevious) < 32, "secret_previous", "a secret has at least 32 characters"))
 }
 
-// liveSettings are those of live streams: a node that does not serve the API has nobody who could publish or watch, and a recording
-// becomes a file.
+// liveSettings returns the settings of live streams. A node without the API needs no UDP port, because clients cannot
+// publish or watch there. The size of a recording is limited by the size of a file.
 func (c Config) liveSettings() live.Settings {
 	if !c.does(roleAPI) {
 		c.Live.UDP = live.Off
@@ -131,7 +133,7 @@ func (c Config) liveSettings() live.Settings {
 	return c.Live
 }
 
-// page is where people reach the page; empty: nobody has said.
+// page returns the public address of the page, or "" if it is unknown.
 func (c Config) page() string {
 	if _, port, err := net.SplitHostPort(c.Addr); c.PublicURL == (origin.Origin{}) && c.local() && err == nil && port != "0" {
 		return "http://" + c.Addr
@@ -139,7 +141,7 @@ func (c Config) page() string {
 	return c.PublicURL.String()
 }
 
-// sender is the address from which mails come; empty: none is named.
+// sender returns the address that mails come from, or "" if it is not set.
 func (c Config) sender() string {
 	from, err := netmail.ParseAddress(c.SMTP.From)
 	if err != nil {
@@ -158,7 +160,7 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// ValidateServer returns what keeps a server, and no other command, from starting.
+// ValidateServer returns faults that prevent a server from starting, but no other command.
 func (c Config) ValidateServer() error {
 	if c.needsMailServer() && c.SMTP.Host == "" {
 		return &config.Fault{Key: "smtp.host", Text: "without a mail server nobody can sign up; set one, or dev = true to show mails on this machine instead"}
@@ -166,15 +168,14 @@ func (c Config) ValidateServer() error {
 	return nil
 }
 
-// needsMailServer reports whether users cannot do without the mails that the node sends. Workers send them; where
-// users sign in by tokens of the app's own alone, nobody needs a code.
+// needsMailServer reports whether users depend on mails of this node. Only workers send mails. If users sign in with
+// tokens of the app only, they need no codes.
 func (c Config) needsMailServer() bool {
 	return !c.Development() && c.does(roleWorker) && c.Accounts.SignIn != accounts.SignInJWT
 }
 
-// Development reports whether mails are shown instead of sent. By itself it is on
-// only where nothing says that other people use the server: on loopback, with both
-// embedded engines, and with neither a mail server nor a trusted proxy.
+// Development reports whether mails are shown instead of sent. With dev = auto it is on only if other people cannot use
+// the server: on loopback, with both embedded engines, and with neither a mail server nor a trusted proxy.
 func (c Config) Development() bool {
 	if c.Dev != "auto" {
 		return c.Dev == "true"
@@ -182,8 +183,7 @@ func (c Config) Development() bool {
 	return c.SMTP.Host == "" && c.embedded() && c.local()
 }
 
-// local reports whether only this machine's own programs reach the server: it listens on
-// loopback, and no proxy passes on what others ask.
+// local reports whether only programs on this machine reach the server: it listens on loopback and trusts no proxy.
 func (c Config) local() bool { return len(c.TrustProxy) == 0 && c.onLoopback() }
 
 func (c Config) onLoopback() bool {
@@ -195,7 +195,7 @@ func (c Config) onLoopback() bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// handover is the time for which a stopping node serves on, while /readyz answers 503 and proxies leave the node out. It is
+// handover is the time that a stopping node still serves, while /readyz returns 503 and proxies remove the node. It is
 // zero if no other node shares the Redis, or no proxy reaches the node.
 func (c Config) handover() time.Duration {
 	if c.local() || !strings.Contains(c.Redis, "://") {
@@ -204,18 +204,18 @@ func (c Config) handover() time.Duration {
 	return 5 * time.Second
 }
 
-// OperatorsHere reports whether what is for operators is served on Addr.
+// OperatorsHere reports whether the operators' pages are served on Addr.
 func (c Config) OperatorsHere() bool { return c.AdminAddr == "" && c.local() }
 
 // DocsHere reports whether the description of the API is served on Addr.
 func (c Config) DocsHere() bool { return c.Docs == "true" || c.Docs != "false" && c.OperatorsHere() }
 
-// embedded reports whether the server runs on SQLite and on the Redis inside it.
+// embedded reports whether the server uses SQLite and the embedded Redis.
 func (c Config) embedded() bool {
 	return c.Redis == "embedded" && (c.SQL == "sqlite" || strings.HasPrefix(c.SQL, "sqlite:"))
 }
 
-// Warnings returns what an operator should know of settings that are valid.
+// Warnings returns warnings about valid settings.
 func (c Config) Warnings() []string {
 	if !c.Development() {
 		return nil
@@ -226,13 +226,13 @@ func (c Config) Warnings() []string {
 // The roles of a node.
 const (
 	roleAPI     = "api"     // the HTTP API and its pages
-	roleGateway = "gateway" // the sockets, over which the API is called, too
+	roleGateway = "gateway" // sockets, which also call the API
 	roleWorker  = "worker"  // jobs, the outbox and the queue's consumers
 )
 
 var roles = []string{roleAPI, roleGateway, roleWorker}
 
-// allRoles returns what the node does. None named are all roles.
+// allRoles returns the roles of the node. An empty list means all roles.
 func (c Config) allRoles() []string {
 	if len(c.Roles) == 0 {
 		return roles
@@ -259,10 +259,10 @@ func (c Config) checkRoles() error {
 // The kinds of queue.
 const (
 	queueSQL   = "sql"
-	queueRedis = "redis" // beside the outbox in SQL
+	queueRedis = "redis" // in addition to the outbox in SQL
 )
 
-// UsesStreams reports whether messages wait in Redis, perhaps beside SQL.
+// UsesStreams reports whether messages wait in Redis, possibly in addition to SQL.
 func (c Config) UsesStreams() bool {
 	return c.Queue == queueRedis || c.Checkin.Mode == checkin.RedisFirst
 }

@@ -98,7 +98,7 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	good.SQLConns = 4 // which SQLite has no use for
+	good.SQLConns = 4 // SQLite does not use it
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -162,8 +162,8 @@ func TestARecordingIsNoLargerThanAFileMayBe(t *testing.T) {
 	}
 }
 
-// The rule of package config: 0 is the default of a setting, or its help says what
-// else it is. What code makes is what an operator gets who sets nothing.
+// The rule of package config: 0 is the default of a setting, or its help states another meaning. A setting that is
+// absent from the file gets the same value as one that code leaves at zero.
 func TestZeroIsTheDefaultOfEverySettingOrItsHelpSaysWhatElse(t *testing.T) {
 	var loaded Config
 	if _, err := config.Load(&loaded, config.Sources{}); err != nil {
@@ -192,7 +192,7 @@ func TestZeroIsTheDefaultOfEverySettingOrItsHelpSaysWhatElse(t *testing.T) {
 	}
 	var made Config
 	config.Defaults(&made)
-	// 0: none.
+	// Here, 0 means none.
 	made.Cache.Warm = loaded.Cache.Warm
 	made.Social.CooldownRefused, made.Social.CooldownWithdrawn = loaded.Social.CooldownRefused, loaded.Social.CooldownWithdrawn
 	for name, pair := range map[string][2]any{

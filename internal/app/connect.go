@@ -23,25 +23,25 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// A Check is what came of trying something that a server with these settings needs.
+// A Check is the result of one try of something that a server with these settings needs.
 type Check struct {
-	Setting string `json:"setting"`      // whose value was tried, such as "sql"
+	Setting string `json:"setting"`      // the setting whose value was tried, such as "sql"
 	At      string `json:"at,omitempty"` // address or path, without credentials
 	OK      bool   `json:"ok"`
-	Found   string `json:"found,omitempty"` // what is there
-	Fault   string `json:"fault,omitempty"` // why it does not do
-	Do      string `json:"do,omitempty"`    // what to do about that
+	Found   string `json:"found,omitempty"` // what the check found
+	Fault   string `json:"fault,omitempty"` // why it cannot be used
+	Do      string `json:"do,omitempty"`    // how to correct it
 
-	// Away reports a fault that may pass by itself: nothing answers.
+	// Away reports a fault that may end by itself, because no response came.
 	Away bool `json:"away,omitempty"`
 
 	Took time.Duration `json:"-"`
 }
 
-// Connect tries everything outside of the process that a server with these settings needs, all
-// at once: SQL, Redis, the mail server, the data folder and the addresses to listen on. Each has
-// that long. Nothing is changed: no schema is migrated, no key written, no mail sent, no folder made. No
-// Check contains a password.
+// Connect tries everything outside of the process that a server with these settings needs. These are SQL, Redis, the
+// mail server, the data folder and the addresses to listen on. The tries run at once, and each may last for the time
+// within. Connect changes nothing: it migrates no schema, writes no key, sends no mail and creates no folder. No Check
+// contains a password.
 func (c Config) Connect(ctx context.Context, within time.Duration) []Check {
 	tries := []func(context.Context) []Check{c.connectSQL, c.connectRedis, c.connectSMTP, c.checkData,
 		func(ctx context.Context) []Check { return checkListen(ctx, "addr", c.Addr) }}
@@ -78,7 +78,7 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 	path, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data})
 	if isFile {
 		check.At = path
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // opening would make one
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // opening would create a database
 			check.Found = "no database yet: the server makes one"
 			return []Check{check}
 		}
@@ -118,7 +118,7 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 		return fault(err)
 	}
 	switch err := db.Ping(ctx); {
-	case errors.Is(err, driver.ErrBadConn): // it has just answered, so it is a write that it does not take
+	case errors.Is(err, driver.ErrBadConn): // reads have just succeeded, so the server refuses writes
 		return noWrites(err)
 	case err != nil:
 		return fault(err)
@@ -157,7 +157,7 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 // settingsSince is the migration that creates the table settings.
 const settingsSince = 8
 
-// secretAgrees reports whether the nodes on a database have the secret that this one would have.
+// secretAgrees reports whether the nodes on a database have the secret that this node would have.
 func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB, previous []byte) (bool, error) {
 	var held string
 	switch err := db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", secretSum).Scan(&held); {
@@ -169,7 +169,7 @@ func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB, previous []byte)
 	text := c.Secret
 	if text == "" {
 		b, err := os.ReadFile(filepath.Join(c.Data, secretFile))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // without one the server would make another secret
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // without one the server would generate another secret
 			return false, err
 		}
 		text = strings.TrimSpace(string(b))
@@ -251,7 +251,7 @@ func (c Config) connectSMTP(ctx context.Context) []Check {
 	return []Check{check}
 }
 
-// checkData tries the data folder, and the one of files beside it.
+// checkData tries the data folder and the folder of files.
 func (c Config) checkData(ctx context.Context) []Check {
 	_, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data})
 	var checks []Check
@@ -269,7 +269,7 @@ func (c Config) checkData(ctx context.Context) []Check {
 	return checks
 }
 
-// checkFolder tries whether a folder, or the one in which it would be made, takes files.
+// checkFolder tries whether files can be created in a folder, or in the parent if the folder does not exist.
 func checkFolder(setting, path string) Check {
 	check := Check{Setting: setting, At: path, Found: "writable"}
 	dir, err := filepath.Abs(path)
@@ -298,7 +298,7 @@ func checkFolder(setting, path string) Check {
 	return check
 }
 
-// checkBucket tries whether the server of a bucket answers, and lets its files be listed.
+// checkBucket tries whether the server of a bucket responds and lists its files.
 func checkBucket(ctx context.Context, setting string) Check {
 	check := Check{Setting: "files.storage"}
 	at, versions, err := storage.TryBucket(ctx, setting)
@@ -313,7 +313,7 @@ func checkBucket(ctx context.Context, setting string) Check {
 	return check
 }
 
-// checkFiles holds the open files that a process of this user may have against the sockets of one household.
+// checkFiles compares the open files that this user's processes may have with the sockets allowed for one household.
 func (c Config) checkFiles(context.Context) []Check {
 	can := web.CapacityOf(c.SQLConns)
 	check := Check{Setting: "gateway.max_from", Found: fmt.Sprintf("%d connections, of which %d sockets and streams", can.Conns, can.Lasting)}

@@ -24,7 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// talker accepts connections and has each given to talk; without one it says nothing, ever.
+// talker accepts connections and passes each to talk. If talk is nil, it never sends anything.
 func talker(t *testing.T, talk func(net.Conn)) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func talker(t *testing.T, talk func(net.Conn)) (addr string) {
 	return ln.Addr().String()
 }
 
-// dead is an address where nothing listens.
+// dead returns an address without a listener.
 func dead(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t)) }
 
 func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
@@ -58,7 +58,7 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 	redis := redistest.Server(t)
 	maria := sqldbtest.Server(t).URL
 	hole, closed := talker(t, nil), dead(t)
-	wrong := func(raw string) string { // the same with a password that is wrong
+	wrong := func(raw string) string { // the same URL with a wrong password
 		u, err := url.Parse(raw)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 		name    string
 		change  func(*Config)
 		setting string
-		want    string // within the fault, or within what was found
+		want    string // part of the fault, or of Found
 		fails   bool
 		away    bool
 	}{
@@ -111,7 +111,7 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 			cfg.SMTP.Timeout = time.Minute
 			c.change(&cfg)
 			config.Defaults(&cfg)
-			within := time.Minute // decides nothing, where something answers
+			within := time.Minute // decides nothing if the server responds
 			if strings.HasSuffix(c.name, "says nothing") {
 				within = 300 * time.Millisecond
 			}
@@ -136,7 +136,7 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(func() { // once they all have run
+	t.Cleanup(func() { // after all tests have run
 		if n, err := redis.Do("DBSIZE"); err != nil || n[0] != "0" {
 			t.Errorf("%v keys, %v", n, err)
 		}
@@ -162,7 +162,7 @@ func TestConnect_RedisUserWithoutInfoHasACure(t *testing.T) {
 	}
 }
 
-// smtp has mails sent through a server.
+// smtp sets a server to send mails through.
 func smtp(addr string) func(*Config) {
 	return func(c *Config) {
 		host, port, _ := net.SplitHostPort(addr)
@@ -222,7 +222,7 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 	}
 }
 
-// Nothing else would tell an operator that files which users removed are still stored.
+// Without this check, an operator would not learn that deleted files are still stored.
 func TestABucketThatKeepsVersionsIsTold(t *testing.T) {
 	t.Parallel()
 	files := s3mem.New()
@@ -244,7 +244,7 @@ func TestABucketThatKeepsVersionsIsTold(t *testing.T) {
 	}
 }
 
-// A replica answers, and lets everything be read.
+// A replica responds to all reads.
 func TestADatabaseThatTakesNoWritesIsTold(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
@@ -268,7 +268,7 @@ func TestADatabaseThatTakesNoWritesIsTold(t *testing.T) {
 	takesNone("a reader of Aurora")
 }
 
-// One that goes before it is asked whether it takes writes may be back later.
+// A database that disconnects before its write is tried may be available later.
 func TestADatabaseThatGoesWhileItIsTriedIsAway(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// A copy to the server's database begins while the server makes the schema, or waits for who does.
+// A copy to the server's database begins while the server migrates, or waits for another process that migrates.
 func TestACopyThatBeginsDuringTheMigrationsKeepsAServerFromStarting(t *testing.T) {
 	t.Parallel()
 	url := sqldbtest.Server(t).URL

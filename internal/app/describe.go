@@ -10,14 +10,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/obs"
 )
 
-// Description is what a node of this build offers, for the generated reference.
+// Description describes a node of this build, for the generated reference.
 type Description struct {
 	OpenAPI []byte       // the OpenAPI 3.1 document, as JSON
 	Metrics []obs.Metric // by name
 }
 
-// Describe builds a node with default settings on embedded engines in a
-// temporary folder, asks it, and removes it. The node serves no requests.
+// Describe returns the description of a node with default settings. The node uses embedded engines in a temporary
+// folder, which Describe removes. It serves no requests.
 func Describe(ctx context.Context) (d Description, err error) {
 	defer errs.Wrap(&err, "describe")
 	dir, err := os.MkdirTemp("", "stoa-describe-")

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// What makes a description fit for those who generate clients from it.
+// Generators of clients depend on these properties of the description.
 func TestTheDescriptionIsFitForGenerators(t *testing.T) {
 	d, err := Describe(t.Context())
 	if err != nil {
@@ -55,7 +55,7 @@ func TestTheDescriptionIsFitForGenerators(t *testing.T) {
 	for _, tag := range doc.Tags {
 		described = append(described, tag.Name)
 	}
-	requests := map[string]bool{} // schemas of what clients send, also within others
+	requests := map[string]bool{} // schemas of requests, also nested ones
 	var sends func(schema)
 	sends = func(s schema) {
 		if name := strings.TrimPrefix(s.Ref, "#/components/schemas/"); name != "" && !requests[name] {

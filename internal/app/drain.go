@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/cluster"
 )
 
-// drain is whether this node sends its users and its work to others, by the word of an operator or because it stops.
-// One that is not running yet serves.
+// drain is the state of draining: whether this node moves its connections and leases to other nodes. An operator orders
+// a drain, or the node stops. A node that does not run yet serves.
 type drain struct {
 	whole context.Context //nolint:containedctx // never ends
 
@@ -18,8 +18,8 @@ type drain struct {
 	serving context.Context    //nolint:containedctx // ends when a drain begins; renewed when it is undone
 	begin   context.CancelFunc // ends serving
 	resumed chan struct{}      // closed when a drain is undone
-	undo    context.CancelFunc // ends the drain that is under way, or over; nil: none
-	stops   bool               // the node ends once it is drained
+	undo    context.CancelFunc // undoes the drain that runs or is complete; nil without a drain
+	stops   bool               // the node stops after the drain
 	drained bool
 
 	base context.Context //nolint:containedctx // ends when the node stops
@@ -33,7 +33,7 @@ func newDrain(ctx context.Context) *drain {
 	return d
 }
 
-// running has orders obeyed until ctx ends, which stop brings about. The caller calls what it returns as the node's run ends.
+// running lets orders take effect until ctx ends; stop ends it. The caller calls ended when the run of the node ends.
 func (d *drain) running(ctx context.Context, stop context.CancelFunc) (ended func()) {
 	d.mu.Lock()
 	d.base, d.stop = ctx, stop
@@ -57,7 +57,7 @@ func (d *drain) on() bool {
 	return d.serving.Err() != nil
 }
 
-// whileServing waits until the node does not drain, and returns ctx, which ends when it does.
+// whileServing waits until the node does not drain. It returns a context that ends when a drain begins.
 func (d *drain) whileServing(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	for {
 		d.mu.Lock()
@@ -76,8 +76,9 @@ func (d *drain) whileServing(ctx context.Context) (context.Context, context.Canc
 	}
 }
 
-// stream returns ctx, which ends some time after a drain has begun, for no two streams after the same time. draining: an operator
-// has ordered one. A node that stops takes streams as long as it takes connections.
+// stream returns a context that ends some time after a drain has begun. The delay is random, so that streams do not all
+// end at once. It returns draining if an operator has ordered a drain. A node that stops accepts streams as long as it
+// accepts connections.
 func (d *drain) stream(ctx context.Context, over time.Duration) (_ context.Context, ended context.CancelFunc, draining bool) {
 	d.mu.Lock()
 	serving, ordered := d.serving, d.undo != nil
@@ -96,8 +97,9 @@ func (d *drain) stream(ctx context.Context, over time.Duration) (_ context.Conte
 	return ctx, func() { end(); cancel() }, false
 }
 
-// handingOver returns a context that ends some time after ctx: until then a node that was told to stop takes connections from
-// proxies that have not yet seen it drain. One that has drained before, or fails, ends at once.
+// handingOver returns a context that ends some time after ctx. Until then, a stopping node accepts connections from
+// proxies that have not yet seen it drain. For a node that has already drained, or has failed, the context ends
+// together with ctx.
 func (d *drain) handingOver(ctx context.Context, over time.Duration) (_ context.Context, end context.CancelFunc) {
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
@@ -111,7 +113,7 @@ func (d *drain) handingOver(ctx context.Context, over time.Duration) (_ context.
 	return serving, end
 }
 
-// openSockets is how many connections of apps this node has.
+// openSockets returns the number of open sockets of this node.
 func (a *App) openSockets() int {
 	if a.gateway == nil {
 		return 0
@@ -119,7 +121,7 @@ func (a *App) openSockets() int {
 	return a.gateway.Open()
 }
 
-// serves has others know that the node has started, unless an operator has had it drain meanwhile.
+// serves publishes that the node has started, unless it already drains.
 func (a *App) serves() {
 	d := a.drain
 	d.mu.Lock()
@@ -129,13 +131,13 @@ func (a *App) serves() {
 	}
 }
 
-// ordered does what an operator says.
+// ordered carries out an operator's order.
 func (a *App) ordered(o cluster.Order) {
 	d := a.drain
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.base == nil || d.base.Err() != nil: // it stops anyway
+	case d.base == nil || d.base.Err() != nil: // the node stops anyway
 	case o.Drain && d.undo == nil:
 		d.begin()
 		ctx, undo := context.WithCancel(d.base)
@@ -163,8 +165,8 @@ func (a *App) ordered(o cluster.Order) {
 	}
 }
 
-// sendAway has the sockets go to other nodes, unless ctx ends. It lasts for DrainOver at least: for so long streams go away,
-// and proxies come to see that this node is not ready.
+// sendAway moves the sockets to other nodes, unless ctx ends. It lasts for at least DrainOver: streams end during this
+// time, and proxies notice that this node is not ready.
 func (a *App) sendAway(ctx context.Context) {
 	end := time.Now().Add(a.cfg.Gateway.DrainOver)
 	a.log.Info("draining: sockets and leases go to other nodes", "node", a.node, "sockets", a.openSockets())
@@ -182,7 +184,7 @@ func (a *App) sendAway(ctx context.Context) {
 	d := a.drain
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ctx.Err() != nil { // it was undone, or the node stops
+	if ctx.Err() != nil { // the drain was undone, or the node stops
 		return
 	}
 	d.drained = true

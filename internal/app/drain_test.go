@@ -17,10 +17,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt: a singleton job holds its lease for as long only.
+// TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt tests whileServing, which bounds how long a singleton job has
+// its lease.
 func TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		db, err := redis.Open(t.Context(), redistest.InMemory(t).Wire().Config()) // nothing runs that asks it
+		db, err := redis.Open(t.Context(), redistest.InMemory(t).Wire().Config()) // nothing runs that uses it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt(t *testing.T) {
 			t.Errorf("after the undo: %v", err)
 		}
 
-		// It stops: what it does for all ends, and nobody waits for ever.
+		// When the node stops, its singleton jobs end and no call waits for ever.
 		held, free, err = a.drain.whileServing(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -93,10 +94,10 @@ func TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt(t *testing.T) {
 	})
 }
 
-// A node may be told to drain while it still starts: that it serves is not said over that.
+// An order to drain may arrive while a node starts. The start must not overwrite that state.
 func TestADrainWhileANodeStartsIsNotForgotten(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		db, err := redis.Open(t.Context(), redistest.InMemory(t).Wire().Config()) // nothing runs that asks it
+		db, err := redis.Open(t.Context(), redistest.InMemory(t).Wire().Config()) // nothing runs that uses it
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,11 @@ import (
 
 const (
 	hotEvery = 15 * time.Second
-	// hotLife is how long a node's word counts that says nothing more.
+	// hotLife is how long a node's note is valid without a newer one.
 	hotLife = time.Minute
 )
 
-// hotNote is what a node says of the keys that it uses most.
+// hotNote lists the keys that a node uses most.
 type hotNote struct {
 	At   int64       `json:"at"` // Unix milliseconds
 	Keys []audit.Hot `json:"keys"`
@@ -28,15 +28,15 @@ type hotNote struct {
 
 func (n *hotNote) old(now time.Time) bool { return now.Sub(time.UnixMilli(n.At)) > hotLife }
 
-// writeHotKeys writes which keys this node uses most, and removes the entries of dead
-// nodes. Without Redis there is nothing to write.
+// writeHotKeys stores the keys that this node uses most, and deletes the entries of dead nodes. It does nothing without
+// Redis.
 func (a *App) writeHotKeys(ctx context.Context) error {
 	note := hotNote{At: time.Now().UnixMilli()}
 	for _, k := range a.redis.HotKeys() {
 		note.Keys = append(note.Keys, audit.Hot{Key: a.redis.Physical(k.Key), Family: k.Key.Family().Pattern, PerSecond: k.PerSecond})
 	}
 	if len(note.Keys) == 0 {
-		return nil // what was said before grows old
+		return nil // the earlier note expires
 	}
 	err := func() error {
 		text, err := json.Marshal(note)
@@ -63,7 +63,7 @@ func (a *App) writeHotKeys(ctx context.Context) error {
 	return err
 }
 
-// HotKeys returns the keys that all nodes together use most, the first of them first.
+// HotKeys returns the keys that all nodes together use most, in descending order.
 func HotKeys(ctx context.Context, db *redis.DB) ([]audit.Hot, error) {
 	notes, err := hotKey.At().All(ctx, db)
 	if err != nil {
@@ -73,7 +73,7 @@ func HotKeys(ctx context.Context, db *redis.DB) ([]audit.Hot, error) {
 	for _, text := range notes {
 		var n hotNote
 		if err := json.Unmarshal([]byte(text), &n); err != nil || n.old(time.Now()) {
-			continue // of another version, or of a node that is gone
+			continue // from another version, or from a node that no longer runs
 		}
 		for _, k := range n.Keys {
 			k.PerSecond += sum[k.Key].PerSecond

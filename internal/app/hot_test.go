@@ -25,7 +25,7 @@ func TestNodesTellWhichKeysTheyUseMost(t *testing.T) {
 			}
 		}
 	}
-	tell() // nothing, yet
+	tell() // no keys yet
 	if all, err := HotKeys(ctx, reader); err != nil || len(all) != 0 {
 		t.Errorf("before anything was used: %v, %v", all, err)
 	}
@@ -43,7 +43,7 @@ func TestNodesTellWhichKeysTheyUseMost(t *testing.T) {
 	}
 	use(nodes[0], shared, 20)
 	use(nodes[1], shared, 20)
-	use(nodes[1], own, 5) // far less: rates are over each node's own time, which a stall stretches
+	use(nodes[1], own, 5) // far fewer: each node measures rates over its own time, which a stall makes longer
 	dead := hotKey.At().SetCmd("dead", `{"at":1,"keys":[{"key":"stoa:old","family":"old","per_second":1e9}]}`)
 	odd := hotKey.At().SetCmd("odd", `[]`)
 	if err := keyspace.FirstErr(reader.DoMulti(ctx, []keyspace.Cmd{dead, odd})); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Answers expire by the clock of the database, whatever this machine's says.
+// Stored responses expire by the clock of the database, not by the clock of this machine.
 func TestStoredAnswersAreSweptByTheClockTheyExpireBy(t *testing.T) {
 	now := time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
 	a, err := New(t.Context(), Config{Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true",

@@ -28,7 +28,7 @@ import (
 	pages "github.com/stoa-dev/stoa/web"
 )
 
-// liveNodes names the nodes that live.
+// liveNodes returns the names of the live nodes.
 func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 	live, err := a.cluster.Live(ctx)
 	for id := range live {
@@ -37,13 +37,13 @@ func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// newAPI adds the routes of the node's roles; every node tells how it is.
+// newAPI adds the routes of the node's roles. Every node reports its health.
 func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, SecretPrevious: previous, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, Draining: a.drain.on,
 		MaxSocketsPerNetwork: a.cfg.Gateway.MaxFrom,
-		OpTime:               a.cfg.Webhooks.Before.Longest() + 2*time.Second, // SQL and Redis have the rest
+		OpTime:               a.cfg.Webhooks.Before.Longest() + 2*time.Second, // the rest is for SQL and Redis
 		NoDocs:               !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog, Capacity: web.CapacityOf(a.cfg.SQLConns),
 	}
 	if most := a.cfg.Gateway.MaxFrom; a.cfg.does(roleGateway) && cfg.Capacity.Lasting < most {
@@ -71,7 +71,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
 	case a.cfg.does(roleAPI):
 		a.operations()
 		a.pages()
-	case a.cfg.does(roleGateway): // whose sockets call them
+	case a.cfg.does(roleGateway): // its sockets call the operations
 		a.api.Unserved(a.operations)
 	}
 }
@@ -104,7 +104,7 @@ func (a *App) getServer(context.Context, *web.Empty) (*serverReply, error) {
 	return &serverReply{api.Server{SignIn: cmp.Or(a.cfg.Accounts.SignIn, accounts.SignInOwn), Development: a.cfg.Development()}}, nil
 }
 
-// pages adds the page, and what developers see.
+// pages adds the web page, and the pages for developers.
 func (a *App) pages() {
 	if a.cfg.Development() {
 		box := mail.NewBox(a.db).Handler(a.log)
@@ -117,8 +117,8 @@ func (a *App) pages() {
 	}
 }
 
-// newGateway makes the sockets of a node that has them. They call the API's operations, whether the node serves
-// these or not.
+// newGateway creates the gateway if the node has this role. Its sockets call the API's operations, even if the node
+// does not serve them over HTTP.
 func (a *App) newGateway(ctx context.Context) (err error) {
 	if !a.cfg.does(roleGateway) {
 		return nil
@@ -151,7 +151,7 @@ var tags = []web.Tag{
 	{Name: "events", Description: "What happens to the caller's account, as it happens"},
 }
 
-// operatorRoutes adds what only operators should see.
+// operatorRoutes adds the routes for operators.
 func (a *App) operatorRoutes(on *web.API) {
 	on.Raw("GET /metrics", a.reg.Handler(a.log))
 	on.Raw("GET /docs/keys", keysPage())
@@ -159,7 +159,7 @@ func (a *App) operatorRoutes(on *web.API) {
 
 func healthz(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }
 
-// keysPage shows every key and channel that a node of this build may use.
+// keysPage returns a page of every key and channel that a node of this build may use.
 func keysPage() http.Handler {
 	text := []byte(catalogue.New(Keys()...).HTML("Redis keys of Stoa"))
 	return assets.New(text, http.Header{
@@ -168,8 +168,8 @@ func keysPage() http.Handler {
 	})
 }
 
-// streamEvents ends with the session of the device that listens: the token is looked at
-// again before each event, and the end of the session is one.
+// streamEvents sends events until the session of the device ends. It checks the token again before each event, and the
+// end of the session is an event.
 func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *web.Empty, send web.Send) error {
 	ctx, cancel, draining := a.drain.stream(ctx, a.cfg.Gateway.DrainOver)
 	if draining {
@@ -187,10 +187,10 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *web.E
 			return nil
 		case e, open := <-sub.C:
 			if !open {
-				return nil // fell behind: the client connects again and looks
+				return nil // too slow: the client connects again and resynchronises
 			}
 			if err := send(e.Type, api.Event{Type: e.Type, Time: api.At(time.UnixMilli(e.Time).UTC()), Data: e.Data}); err != nil {
-				return nil // the client is gone, or was logged out
+				return nil // the client has disconnected or was logged out
 			}
 		}
 	}
@@ -202,10 +202,10 @@ type readiness struct {
 	Parts  []supervise.State `json:"parts,omitempty"`
 }
 
-// readyz answers 200 while this node can serve something, though perhaps degraded, and
-// 503 while it cannot: a proxy then sends requests to other nodes. SQL and Redis are the same for all nodes, so that a
-// node without them is degraded, and no proxy is left without nodes. The parts are for operators only. It asks Redis once
-// in healthLife at most, and SQL not at all, however often it is called.
+// readyz returns 200 while this node can serve requests, even if it is degraded. Otherwise it returns 503, and a proxy
+// sends requests to other nodes. SQL and Redis are the same for all nodes. A node without them is therefore degraded,
+// so that a proxy always has nodes. Only operators see the parts. readyz pings Redis at most once per healthLife, and
+// never SQL.
 func (a *App) readyz(detail bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := a.readiness(r.Context())
@@ -225,7 +225,7 @@ func (a *App) readyz(detail bool) http.Handler {
 
 // The statuses of a node that cannot serve.
 const (
-	draining = "draining" // or drained, or stopping: other nodes serve
+	draining = "draining" // also drained or stopping: other nodes serve
 	starting = "starting" // a part does not run
 )
 
@@ -251,7 +251,7 @@ func (a *App) readiness(ctx context.Context) readiness {
 			out.Status = "degraded"
 		}
 		out.Parts = append(out.Parts, p)
-		if p.Name == "sql" { // Redis has no part of its own
+		if p.Name == "sql" { // Redis is not a part
 			redis := supervise.State{Name: "redis", Ready: true}
 			if a.redisHealth.of(ctx, a.redis.Ping) != nil {
 				redis.Degraded = "away; answering from sql"
@@ -269,21 +269,21 @@ func (a *App) readiness(ctx context.Context) readiness {
 }
 
 const (
-	// healthLife is how long an answer of a part stands for others.
+	// healthLife is how long the health of a part is cached.
 	healthLife = 500 * time.Millisecond
-	// healthPatience is how long a part may take to answer.
+	// healthPatience bounds one check of a part.
 	healthPatience = 2 * time.Second
 )
 
-// health is what a part answered last. The zero health knows nothing.
+// health is the cached health of a part. Its zero value is unknown.
 type health struct {
-	flight singleflight.Group // at and the answer belong to the caller who flies
+	flight singleflight.Group // only the caller inside the flight uses at and err
 	at     time.Time
 	err    error
 }
 
-// of asks the part unless it was asked a moment ago: many who ask at once wait for one
-// answer, which does not end with the context of any of them.
+// of returns the health of the part, which it checks if the cached one has expired. Concurrent callers wait for one
+// check, which does not end with the context of any of them.
 func (h *health) of(ctx context.Context, ask func(context.Context) error) error {
 	_, err, _ := h.flight.Do("", func() (any, error) {
 		if h.at.IsZero() || time.Since(h.at) >= healthLife {

@@ -10,8 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// However many ask how a part is, it is asked once in a moment, and whoever gives up does
-// not answer for the others.
+// Concurrent callers share one check. A caller that gives up does not decide the result for the others.
 func TestAPartIsAskedOnceForAllWhoAsk(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var h health

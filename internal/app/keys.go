@@ -31,8 +31,8 @@ import (
 
 var keys = keyspace.New("app")
 
-// The node that runs the jobs of one node at a time holds a lease of this life; when it dies
-// they go on elsewhere after it.
+// jobLease is the lifetime of the lease for the jobs of one node. When its node dies, the jobs continue on another node
+// after this time.
 const jobLease = 10 * time.Second
 
 var (
@@ -47,17 +47,17 @@ var (
 
 var jobKeys = lease.Keys{Lease: jobLeaseKeys.At(allJobs), Fence: jobFenceKeys.At(allJobs)}
 
-var allJobs = keyspace.Text{S: "all"} // that run on one node at a time
+var allJobs = keyspace.Text{S: "all"} // of the jobs that run on one node at a time
 
-// Keys has every family of the server, by owner.
+// Keys returns every key family of the server, by owner.
 func Keys() []*keyspace.Schema {
 	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, codes.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, live.Keys, rooms.Keys, checkin.Keys, records.Keys, ranking.Keys}
 }
 
-// Cached knows which of [Keys] are cached.
+// Cached lists the cached families of [Keys].
 var Cached = sync.OnceValue(func() *drops.Cached { return drops.NewCached(Keys()...) })
 
-// Audit holds what this node's Redis contains against [Keys].
+// Audit compares the contents of this node's Redis with [Keys].
 func (a *App) Audit(ctx context.Context, opt audit.Options) (*audit.Report, error) {
 	return audit.Run(ctx, a.redis, Keys(), opt)
 }

@@ -15,7 +15,7 @@ func TestGateway_StartsWithoutAFolderForFiles(t *testing.T) {
 	}
 	for _, role := range roles {
 		cfg := Config{Data: t.TempDir(), SQL: "sqlite", Redis: "embedded", Dev: "true", Roles: []string{role}}
-		cfg.Files.Storage = "folder:" + filepath.Join(file, "files") // root may write to a read-only folder, but not below a file
+		cfg.Files.Storage = "folder:" + filepath.Join(file, "files") // root can write to a read-only folder, but not below a file
 		a, err := New(t.Context(), cfg, slog.New(slog.DiscardHandler))
 		switch {
 		case role == roleGateway && err != nil:

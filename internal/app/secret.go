@@ -18,13 +18,13 @@ import (
 
 const (
 	secretFile   = "secret"          // in the data folder
-	previousFile = "secret_previous" // in the data folder, where the secret is; see RotateSecret
-	secretSum    = "secret_sum"      // the name of the setting in the database
+	previousFile = "secret_previous" // in the data folder, next to the secret; see RotateSecret
+	secretSum    = "secret_sum"      // the setting's name in the database
 )
 
 var errSecret = errors.New("the secret is not the one of this database: name the right folder with --data, copy the file secret of another node or of a backup, or set STOA_SECRET as on the other nodes. If the secret is lost, see \"A lost secret\" in docs/operate.md")
 
-// withSource adds to errSecret where the secret of this node is from.
+// withSource adds the source of this node's secret to errSecret.
 func (c Config) withSource(err error) error {
 	if !errors.Is(err, errSecret) {
 		return err
@@ -39,14 +39,13 @@ func (c Config) withSource(err error) error {
 	return fmt.Errorf("%s: %w", from, err)
 }
 
-// sumOf is what the database has of a secret.
+// sumOf returns the hash of a secret that the database stores.
 func sumOf(secret []byte) string {
 	sum := sha256.Sum256(append([]byte("stoa node secret "), secret...))
 	return hex.EncodeToString(sum[:16])
 }
 
-// secret returns the configured secret, or the one in the data folder, which
-// is generated when there is none.
+// secret returns the configured secret, or the one in the data folder. It generates one if there is none.
 func secret(cfg Config) ([]byte, error) {
 	if cfg.Secret != "" {
 		return []byte(cfg.Secret), nil
@@ -65,7 +64,7 @@ func secret(cfg Config) ([]byte, error) {
 	return checkSecret(path, text, err)
 }
 
-// checkSecret returns the secret of a file. Signatures with an empty secret can be forged.
+// checkSecret returns the secret of a file. It refuses an empty secret, because its signatures could be forged.
 func checkSecret(path string, text []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -76,7 +75,8 @@ func checkSecret(path string, text []byte, err error) ([]byte, error) {
 	return nil, fmt.Errorf("%s is damaged: a secret has at least 32 characters. Restore the file from a backup", path)
 }
 
-// previousSecret returns the configured other secret, or the one in the data folder if the secret is there; nil: there is none.
+// previousSecret returns the configured previous secret. If the secret is in the data folder, it returns the previous
+// one there. It returns nil if there is none.
 func previousSecret(cfg Config) ([]byte, error) {
 	if cfg.SecretPrevious != "" {
 		return []byte(cfg.SecretPrevious), nil
@@ -92,11 +92,11 @@ func previousSecret(cfg Config) ([]byte, error) {
 	return checkSecret(path, text, err)
 }
 
-// ErrRotating refuses a second rotation before the first one has ended.
+// ErrRotating reports a rotation before the previous one has ended.
 var ErrRotating = errors.New("secret_previous exists: the last rotation is not over. Restart all nodes, remove it two days later, and rotate again")
 
-// RotateSecret returns a new secret. If the data folder holds the secret, the new one is stored there for the next
-// start, in addition to the previous one, and RotateSecret returns the path of that file.
+// RotateSecret returns a new secret. If the data folder has the secret, RotateSecret stores the new one there for the
+// next start, next to the previous one. It then returns the path of that file.
 func RotateSecret(cfg Config) (next, path string, err error) {
 	next = rand.Text() + rand.Text()
 	if cfg.Secret != "" {
@@ -114,7 +114,7 @@ func RotateSecret(cfg Config) (next, path string, err error) {
 		return "", "", err
 	}
 	switch err := writeOnce(filepath.Join(cfg.Data, previousFile), strings.TrimSpace(string(before))); {
-	case errors.Is(err, fs.ErrExist): // it may be the only copy of the secret that the database knows
+	case errors.Is(err, fs.ErrExist): // it may be the only copy of the secret whose hash is in the database
 		return "", "", ErrRotating
 	case err != nil:
 		return "", "", err
@@ -122,7 +122,7 @@ func RotateSecret(cfg Config) (next, path string, err error) {
 	return next, path, replaceFile(path, next+"\n")
 }
 
-// noSecret says what to do about a secret that is not there.
+// noSecret returns an error that explains how to provide the missing secret.
 func noSecret(data, path string) error {
 	shown := path
 	if abs, err := filepath.Abs(path); err == nil {
@@ -134,7 +134,7 @@ func noSecret(data, path string) error {
 	return fmt.Errorf("%s is missing: name the server's data folder with --data, or set STOA_SECRET as on the nodes. If the file is lost, restore it from a backup, or see \"A lost secret\" in docs/operate.md", shown)
 }
 
-// replaceFile writes a file whole or not at all.
+// replaceFile replaces a file atomically.
 func replaceFile(path, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "secret-*") // mode 0600
 	if err != nil {
@@ -148,8 +148,8 @@ func replaceFile(path, text string) error {
 	return os.Rename(f.Name(), path)
 }
 
-// writeOnce makes the file whole or not at all, also when two processes start
-// at once: the first one's text stays, and the other one gets fs.ErrExist.
+// writeOnce creates the file atomically, even if two processes start at once. The first process creates it, and the
+// other one gets fs.ErrExist.
 func writeOnce(path, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "secret-*") // mode 0600
 	if err != nil {
@@ -163,9 +163,9 @@ func writeOnce(path, text string) error {
 	return os.Link(f.Name(), path)
 }
 
-// agree makes sure that all nodes on one database have the same secret: with
-// different ones, codes and cards made by one would be refused by
-// another. While the secret is rotated a node has two of them. It returns the one that nodes had so far.
+// agree ensures that all nodes on one database have the same secret. Otherwise a node would refuse codes and cards of
+// another node. During a rotation a node has two secrets. agree returns the secret that the nodes have used so far. It
+// returns errSecret if that is neither of the two.
 func agree(ctx context.Context, db *sqldb.DB, secret, previous []byte) (before []byte, err error) {
 	mine := sumOf(secret)
 	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
@@ -187,13 +187,13 @@ func agree(ctx context.Context, db *sqldb.DB, secret, previous []byte) (before [
 	return nil, errSecret
 }
 
-// useSecret has other nodes need this one's secret, as theirs or as their previous one.
+// useSecret makes this secret required for other nodes, as their current or previous one.
 func useSecret(ctx context.Context, db *sqldb.DB, secret []byte) error {
 	_, err := db.ExecContext(ctx, "UPDATE settings SET value = ? WHERE name = ?", sumOf(secret), secretSum)
 	return err
 }
 
-// tryWrite commits a small change, to find out whether the database accepts writes as the server sends them.
+// tryWrite commits a small change, to find out whether the database accepts the server's writes.
 func (a *App) tryWrite(ctx context.Context) error {
 	put := a.db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}, Set: []string{"value"}})
 	_, err := a.db.ExecContext(ctx, put.For(1), lastWrite, a.db.Now().Format(time.RFC3339Nano))

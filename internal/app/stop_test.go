@@ -14,8 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// A board of millions is loaded for longer than a stop may take. The run is given
-// up, and the process ends as it should.
+// Loading a board of millions takes longer than a stop may take. The run is cancelled, and the process ends normally.
 func TestAStopInTheMidstOfALongJobIsNoFailure(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var ended error
@@ -23,7 +22,7 @@ func TestAStopInTheMidstOfALongJobIsNoFailure(t *testing.T) {
 			Name: "long", Every: time.Second, Timeout: time.Hour,
 			Run: func(ctx context.Context) error {
 				<-ctx.Done()
-				time.Sleep(time.Second) // to tidy up
+				time.Sleep(time.Second) // to clean up
 				ended = ctx.Err()
 				return ended
 			},
@@ -41,14 +40,14 @@ func TestAStopInTheMidstOfALongJobIsNoFailure(t *testing.T) {
 	})
 }
 
-// A mail server may be silent for longer than a stop may take. The try is given up, and another node has the
+// A mail server may take longer to respond than a stop may last. The try is cancelled, and another node delivers the
 // message at once.
 func TestAStopInTheMidstOfASlowMessageIsNoFailure(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		store := queue.NewSQL(sqldbtest.SQLite(t))
 		consumer, err := queue.NewConsumer(store, map[string]queue.Handler{"slow": func(ctx context.Context, _ queue.Delivery) error {
 			<-ctx.Done()
-			time.Sleep(time.Second) // to tidy up
+			time.Sleep(time.Second) // to clean up
 			return ctx.Err()
 		}}, nil, queue.Config{})
 		if err != nil {
