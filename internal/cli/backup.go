@@ -21,7 +21,7 @@ type backupCmd struct {
 	File string `arg:"" type:"path" help:"The file to write, which must not be there yet."`
 }
 
-// errMySQLBackup points at what a server of its own is backed up with.
+// errMySQLBackup names the tools for backups of MySQL.
 var errMySQLBackup = usage{errors.New("this is for SQLite; MySQL and MariaDB have tools of their own, see docs/operate.md")}
 
 // sqliteFile returns the configured SQLite file.
@@ -33,7 +33,7 @@ func sqliteFile(cfg app.Config) (string, error) {
 	return path, nil
 }
 
-// Run writes a copy of the database, beside servers that go on.
+// Run writes a copy of the database, also while servers use it.
 func (cmd *backupCmd) Run(ctx context.Context, c *console) error {
 	cfg, _, err := cmd.load()
 	if err != nil {
@@ -43,7 +43,7 @@ func (cmd *backupCmd) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) { // opening would make one
+	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) { // opening would create one
 		return fmt.Errorf("%w: there is no database at %s", errNothing, from)
 	}
 	return cmd.open(ctx, c, func(db *sqldb.DB) error {
@@ -81,8 +81,8 @@ type restoreCmd struct {
 	Replace bool   `help:"There may be a database; it is put aside, not removed."`
 }
 
-// Run puts a copy of the file in the place of the database. A server that has this open
-// is found out, and nothing is changed.
+// Run replaces the database by a copy of the file. It returns an error and changes nothing if a server has the database
+// open.
 func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 	cfg, _, err := cmd.load()
 	if err != nil {
@@ -96,7 +96,7 @@ func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(part) }() // when it is not the database by now
+	defer func() { _ = os.Remove(part) }() // in case it has not become the database
 	if err := copyFile(cmd.File, part); errors.Is(err, fs.ErrNotExist) {
 		return usage{err}
 	} else if err != nil {
@@ -124,7 +124,7 @@ func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 		}
 	case errors.Is(err, sqldb.ErrInUse):
 		return err
-	default: // nor can be seen whether a server has it open
+	default: // on other systems an open file cannot be detected
 		return fmt.Errorf("%w; see that no server runs on it, move %s and what there is of %s-wal and %s-shm away, and restore again", err, to, to, to)
 	}
 	if err := os.Rename(part, to); err != nil {
@@ -140,8 +140,7 @@ func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 	})
 }
 
-// sound checks that a file is a database of Stoa that this program can serve, and returns
-// its schema.
+// sound checks that a file is a database of Stoa that this program can serve, and returns its schema version.
 func sound(ctx context.Context, file string) (version int, err error) {
 	db, err := sqldb.OpenAlone(ctx, file)
 	if err != nil {
@@ -160,7 +159,7 @@ func sound(ctx context.Context, file string) (version int, err error) {
 	return version, nil
 }
 
-// copyFile copies a file to another one, down to the disk.
+// copyFile copies a file and flushes it to the disk.
 func copyFile(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {
@@ -175,8 +174,8 @@ func copyFile(from, to string) (err error) {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// answersWithin is how long a command waits for a database that is away. A server waits
-// longer, for what is started beside it.
+// answersWithin is how long a command waits for an unavailable database. A server waits longer, because the database
+// may start together with it.
 const answersWithin = 3 * time.Second
 
 // open opens the database of the settings and calls fn with it.
@@ -195,7 +194,7 @@ func (s *settings) open(ctx context.Context, c *console, fn func(*sqldb.DB) erro
 // errSQLAway reports a database that does not answer.
 var errSQLAway = errors.New("the database does not answer")
 
-// statementTime bounds a statement of a command: an export reads a table for as long as it takes.
+// statementTime bounds a statement of a command. It is long because an export reads a whole table.
 const statementTime = 24 * time.Hour
 
 // sql opens a database.

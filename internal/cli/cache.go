@@ -35,7 +35,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// cacheCmd is about what servers keep at hand.
+// cacheCmd has the commands about the servers' caches.
 type cacheCmd struct {
 	List   cacheListCmd   `cmd:"" help:"List the caches of a running server: what they hold, how long, and how often they are hit."`
 	Lookup cacheLookupCmd `cmd:"" help:"Say what stands in Redis under a cached key."`
@@ -54,28 +54,28 @@ type cacheListCmd struct {
 
 // cacheLine is a cache in the command's JSON.
 type cacheLine struct {
-	Cache   string  `json:"cache"` // its family
+	Cache   string  `json:"cache"` // the cache's key family
 	Life    string  `json:"life"`
 	Entries int64   `json:"entries"`  // in the server's memory
-	Process int64   `json:"process"`  // keys found there
-	Redis   int64   `json:"redis"`    // found in Redis
-	Loads   int64   `json:"loads"`    // asked of the source
-	Stale   int64   `json:"stale"`    // answered past their life
-	Without int64   `json:"without"`  // reads that did without Redis
-	HitRate float64 `json:"hit_rate"` // of process, redis and loads, the part that needed no source
+	Process int64   `json:"process"`  // hits in the server's memory
+	Redis   int64   `json:"redis"`    // hits in Redis
+	Loads   int64   `json:"loads"`    // loads from the source
+	Stale   int64   `json:"stale"`    // responses with a stale value
+	Without int64   `json:"without"`  // reads that did not use Redis
+	HitRate float64 `json:"hit_rate"` // hits in process and Redis as a share of hits and loads
 }
 
 // cacheList is the result of stoa cache list.
 type cacheList struct {
 	Caches []cacheLine `json:"caches"`
-	Behind float64     `json:"behind_seconds"` // for how long the server may have missed changes
+	Behind float64     `json:"behind_seconds"` // how long the server may have missed changes
 	Open   float64     `json:"breakers_open"`
 }
 
-// askTime bounds the question to a server.
+// askTime bounds a request to a server.
 const askTime = 10 * time.Second
 
-// Run asks the server's metrics.
+// Run reads the server's metrics.
 func (cmd *cacheListCmd) Run(ctx context.Context, c *console) error {
 	base, err := cmd.base(cmd.Server, func(cfg app.Config) string { return cmp.Or(cfg.AdminAddr, cfg.Addr) })
 	if err != nil {
@@ -123,7 +123,7 @@ func caches(ctx context.Context, base string) (list cacheList, err error) {
 	if err != nil || resp.StatusCode != http.StatusOK || metrics["stoa_cache_entries"] == nil {
 		return list, fmt.Errorf("%s/metrics answers %s and tells of no caches: is it a Stoa server, and its admin_addr if it has one?", base, resp.Status)
 	}
-	// value sums the metric's values with these labels, of which the first is the cache.
+	// value sums the metric's values with these labels. The first label is the cache.
 	value := func(name string, labels ...string) (sum float64) {
 		for _, m := range metrics[name].GetMetric() {
 			has := map[string]bool{}
@@ -154,7 +154,7 @@ func caches(ctx context.Context, base string) (list cacheList, err error) {
 	return list, nil
 }
 
-// beside is a node that serves nobody: it hears of changes, and can make them.
+// beside is a node that serves no requests: it receives invalidations and can publish them.
 type beside struct {
 	redis  *redis.DB
 	nodes  *bus.Bus
@@ -164,7 +164,7 @@ type beside struct {
 // patience is how long such a node waits for Redis, instead of a read's budget.
 const patience = 3 * time.Second
 
-// beside calls fn with one, once it has heard from Redis.
+// beside calls fn with such a node after the first response of Redis.
 func (s *settings) beside(ctx context.Context, c *console, fn func(*beside) error) (err error) {
 	cfg, _, err := s.load()
 	if err != nil {
@@ -196,27 +196,27 @@ type cacheLookupCmd struct {
 	Name string `arg:"" name:"key" help:"A cached key, such as user:info:ID, with the deployment's prefix or without."`
 }
 
-// slotView is what stands in Redis under a cached key, in the command's JSON.
+// slotView is the cache entry of a key in Redis, in the command's JSON.
 type slotView struct {
 	Key     string          `json:"key"` // without prefix
 	Family  string          `json:"family"`
 	Holds   inspect.Kind    `json:"holds"`
 	State   string          `json:"state"` // in words
-	Good    bool            `json:"good"`  // a server would answer with it
+	Good    bool            `json:"good"`  // a server would return it
 	TTL     int64           `json:"ttl_ms,omitempty"`
 	Stored  *api.Time       `json:"stored,omitempty"`
 	AgeMS   int64           `json:"age_ms,omitempty"`
-	Soft    *api.Time       `json:"soft,omitempty"` // when it is to be loaded again
-	Hard    *api.Time       `json:"hard,omitempty"` // when it is gone
+	Soft    *api.Time       `json:"soft,omitempty"` // when the entry becomes stale
+	Hard    *api.Time       `json:"hard,omitempty"` // when the entry expires
 	TookUS  int64           `json:"load_us,omitempty"`
 	Version string          `json:"version,omitempty"`
-	Tags    []string        `json:"tags,omitempty"` // their versions when it was loaded
+	Tags    []string        `json:"tags,omitempty"` // versions of the tags at the load
 	Until   *api.Time       `json:"until,omitempty"`
 	Changes int             `json:"changes,omitempty"`
 	Value   json.RawMessage `json:"value,omitempty"`
 }
 
-// Run looks, and changes nothing but the log's last entry if there was none.
+// Run shows an entry. It writes nothing, except the first entry of the log if the log is empty.
 func (cmd *cacheLookupCmd) Run(ctx context.Context, c *console) error {
 	cfg, _, err := cmd.load()
 	if err != nil {
@@ -245,7 +245,7 @@ func (cmd *cacheLookupCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// viewSlot tells what a slot means at a time, by the servers' clock, in an era.
+// viewSlot describes a slot at a time of the servers' clock, in an era.
 func viewSlot(key keyspace.Key, s inspect.Slot, now time.Time, era uint64) *slotView {
 	v := &slotView{Key: key.String(), Family: key.Family().Pattern, Holds: s.Kind, Changes: s.Changes}
 	switch s.Kind {
@@ -333,7 +333,7 @@ func (v *slotView) write(w io.Writer) error {
 	return tab.Flush()
 }
 
-// cachedKey finds the cached key of a name that may have the prefix.
+// cachedKey returns the cached key of a name, with or without the prefix.
 func cachedKey(name, prefix string) (keyspace.Key, error) {
 	if logical, ok := keyspace.Logical(prefix, name); ok {
 		name = logical
@@ -360,7 +360,7 @@ func (cmd *cacheDropCmd) Validate() error {
 	return nil
 }
 
-// Run drops through Redis; where that is inside a server, it has the server do it.
+// Run drops entries through Redis. If Redis is embedded in a server, it sends the drop to the server.
 func (cmd *cacheDropCmd) Run(ctx context.Context, c *console) error {
 	cfg, _, err := cmd.load()
 	if err != nil {
@@ -393,7 +393,7 @@ func (cmd *cacheDropCmd) Run(ctx context.Context, c *console) error {
 	return cmd.beside(ctx, c, func(b *beside) error { return cmd.drop(ctx, c, b, m) })
 }
 
-// request leaves the drop with the server in whose process Redis is.
+// request enqueues the drop for the server whose process has the Redis.
 func (cmd *cacheDropCmd) request(ctx context.Context, c *console, m drops.Drop) error {
 	if err := cmd.agreed(c, ""); err != nil {
 		return err
@@ -440,7 +440,7 @@ func (cmd *cacheDropCmd) drop(ctx context.Context, c *console, b *beside, m drop
 	})
 }
 
-// agreed asks before a whole family.
+// agreed asks for confirmation before it drops a whole family.
 func (cmd *cacheDropCmd) agreed(c *console, many string) error {
 	if cmd.Family == "" || cmd.Yes {
 		return nil
@@ -461,7 +461,7 @@ func (cmd *cacheWarmCmd) Validate() error {
 	return nil
 }
 
-// Run reads users from SQL into Redis, where the servers find them.
+// Run loads users from SQL into Redis, where the servers find them.
 func (cmd *cacheWarmCmd) Run(ctx context.Context, c *console) error {
 	return cmd.beside(ctx, c, func(b *beside) error {
 		return cmd.database(ctx, c, func(db *sqldb.DB) error {

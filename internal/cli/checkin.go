@@ -38,24 +38,24 @@ type checkinCmd struct {
 	Runs      runsCmd      `cmd:"" help:"Show what servers were asked for and do by themselves; withdraw what waits."`
 }
 
-// tables are the settings of commands that work in SQL alone.
+// tables returns the settings of the commands that use only SQL.
 func (r *checkinCmd) tables() []*settings {
 	return []*settings{&r.Show.settings, &r.Grant.settings, &r.Import.settings, &r.Export.settings, &r.Reconcile.settings, &r.Repairs.settings,
 		&r.Rebuild.settings, &r.Snapshot.settings, &r.Runs.settings}
 }
 
-// errNotTaken reports a run that no server took.
+// errNotTaken reports a run that no server has started.
 var errNotTaken = errors.New("no server took it within 10 s; is one running on this database?")
 
-// admin opens the database and calls fn with the operator's verbs on it.
+// admin opens the database and calls fn with the operator's functions on it.
 func (s *settings) admin(ctx context.Context, c *console, fn func(*checkin.Admin) error) (err error) {
 	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(checkin.NewAdmin(db)) })
 }
 
-// database opens the database, of this program's schema, and calls fn with it.
+// database opens the database, checks its schema and calls fn with it.
 func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) error) (err error) {
 	return s.open(ctx, c, func(db *sqldb.DB) error {
-		// Another program's schema is not changed behind its back.
+		// A database with another version's schema is not changed.
 		if have, _, err := db.Version(ctx); err != nil {
 			return err
 		} else if want := migrations.Newest(); have != want {
@@ -65,7 +65,7 @@ func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) 
 	})
 }
 
-// format returns the format that was asked for, or the one of the file's name.
+// format returns the given format, or else the format of the file's name.
 func format(asked, file string) transfer.Format {
 	if asked == "" && (strings.HasSuffix(file, ".jsonl") || strings.HasSuffix(file, ".ndjson")) {
 		return transfer.JSONL
@@ -82,7 +82,7 @@ type showCmd struct{ someone }
 type shownView struct {
 	User      string       `json:"user"`
 	Zone      string       `json:"zone"`
-	Day       string       `json:"day"` // today, for the user
+	Day       string       `json:"day"` // today in the user's calendar
 	Today     bool         `json:"today"`
 	Yesterday bool         `json:"yesterday"`
 	Streak    int          `json:"streak"`
@@ -109,10 +109,10 @@ type grantView struct {
 type madeUpView struct {
 	Day   string   `json:"day"`
 	At    api.Time `json:"at"`
-	Month string   `json:"month"` // whose limit it counts against
+	Month string   `json:"month"` // the month whose limit it counts against
 }
 
-// Run shows what the database has, and by which grants and days made up.
+// Run shows a user's check-in in the database, with grants and make-ups.
 func (cmd *showCmd) Run(ctx context.Context, c *console) error {
 	cfg, _, err := cmd.load()
 	if err != nil {
@@ -161,7 +161,7 @@ type grantCmd struct {
 	Reason string `required:"" placeholder:"TEXT" help:"Why; kept with the grant."`
 }
 
-// Run writes the grant to SQL. A server that runs brings it to Redis.
+// Run writes the grant to SQL. A running server applies it to Redis.
 func (cmd *grantCmd) Run(ctx context.Context, c *console) error {
 	nobody := fmt.Errorf("%w: no user %s", errNothing, cmd.User)
 	user, err := ids.Parse[accounts.User](cmd.User)
@@ -190,7 +190,7 @@ type importCmd struct {
 	MaxErrors      int    `default:"100" help:"Faults after which the import ends; rows of one wrong account count once."`
 }
 
-// Run imports; wrong rows go to standard error.
+// Run imports rows; faulty rows are written to standard error.
 func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 	return cmd.database(ctx, c, func(db *sqldb.DB) (err error) {
 		in, size := io.Reader(os.Stdin), int64(0)
@@ -257,7 +257,7 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// plain turns an error with fields into one line for people.
+// plain writes an error with fields in one line.
 func plain(err error) error {
 	e, ok := errors.AsType[*errs.Error](err)
 	if !ok || len(e.Fields) == 0 {
@@ -266,7 +266,7 @@ func plain(err error) error {
 	return fmt.Errorf("%s: %s", e.Fields[0].Where, e.Fields[0].Text)
 }
 
-// counter counts what was read.
+// counter counts the bytes that were read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -288,7 +288,7 @@ type exportCmd struct {
 	Accounts bool   `help:"With address, name and zone of each user, for an import elsewhere."`
 }
 
-// Run exports. A file is there whole or not at all.
+// Run exports to a file, which is created atomically.
 func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 	o := transfer.ExportOptions{Format: format(cmd.Format, cmd.File), Accounts: cmd.Accounts, Bounded: true, First: civil.DayOf(1970, 1, 1), Last: civil.DayOf(9999, 12, 31)}
 	var err error
@@ -321,7 +321,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		part := cmd.File + ".part"
-		f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // who checked in when is nobody else's
+		f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // check-ins are private
 		if err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// usage marks an error of the command line that the grammar cannot see.
+// usage marks an error in the command line that the grammar does not find.
 type usage struct{ error }
 
 func userFlag(text string) (accounts.ID, error) {
@@ -360,7 +360,7 @@ type rebuildCmd struct {
 	Days int    `default:"45" help:"Records of users who were active in so many days, 1 to 366."`
 }
 
-// Run has a server rebuild.
+// Run lets a server rebuild.
 func (cmd *rebuildCmd) Run(ctx context.Context, c *console) error {
 	o := reconcile.Options{Boards: cmd.What != "records", Days: cmd.Days}
 	if cmd.What == "boards" {
@@ -381,7 +381,7 @@ type reconcileCmd struct {
 	Part   string `placeholder:"K/N" xor:"who" help:"Only the k-th of n parts of the users, such as 1/10."`
 }
 
-// Run has a server compare and repair.
+// Run lets a server compare and repair.
 func (cmd *reconcileCmd) Run(ctx context.Context, c *console) (err error) {
 	o := reconcile.Options{DryRun: cmd.DryRun}
 	if o.User, err = userFlag(cmd.User); err != nil {
@@ -410,7 +410,7 @@ func (cmd *reconcileCmd) Run(ctx context.Context, c *console) (err error) {
 
 type snapshotCmd struct{ settings }
 
-// Run has a server write a snapshot.
+// Run lets a server write a snapshot.
 func (cmd *snapshotCmd) Run(ctx context.Context, c *console) error {
 	return cmd.run(ctx, c, reconcile.SnapshotRun, reconcile.Options{}, func(w io.Writer, r *reconcile.Run) {
 		fmt.Fprintf(w, "%d users had changed; their months and totals were written in %s.\n", r.Summary.Persisted, took(r))
@@ -439,11 +439,11 @@ func took(r *reconcile.Run) time.Duration { return r.Ended.Sub(r.Started).Round(
 
 const lookEvery = 200 * time.Millisecond
 
-// takenWithin is how long a run waits for a server. Where one is at work on
-// another run, it waits for that.
+// takenWithin bounds how long a run waits for a server. If a server does another run, the command waits until that run
+// ends.
 const takenWithin = 10 * time.Second
 
-// run asks for a run, follows it to its end and reports.
+// run requests a run, follows it until it ends and reports its result.
 func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o reconcile.Options, human func(io.Writer, *reconcile.Run)) error {
 	return s.admin(ctx, c, func(x *checkin.Admin) error {
 		r, err := x.Request(ctx, kind, o)
@@ -472,7 +472,7 @@ func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o reconc
 	})
 }
 
-// follow returns the run when it has ended.
+// follow waits until the run has ended and returns it.
 func follow(ctx context.Context, x *checkin.Admin, r *reconcile.Run, bar *keycli.Progress) (*reconcile.Run, error) {
 	id, patience, seen := r.ID, time.Now().Add(takenWithin), ""
 	for {
@@ -534,7 +534,7 @@ func (cmd *repairsCmd) Run(ctx context.Context, c *console) error {
 		}
 		page := struct {
 			Repairs []repairView `json:"repairs"`
-			Before  int64        `json:"before,omitempty"` // for the next page
+			Before  int64        `json:"before,omitempty"` // cursor of the next page
 		}{make([]repairView, len(lines)), 0}
 		for i, l := range lines {
 			page.Repairs[i] = repairView{l, api.At(l.At)}
@@ -572,7 +572,7 @@ type runsCmd struct {
 	Withdraw int64 `placeholder:"ID" help:"Take this run back, if no server has begun it."`
 }
 
-// Run shows the runs, or withdraws one.
+// Run lists the runs, or cancels one.
 func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 	if cmd.Limit < 1 || cmd.Limit > 1000 {
 		return usage{fmt.Errorf("--limit: %d is not between 1 and 1000", cmd.Limit)}
@@ -587,7 +587,7 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 		}
 		page := struct {
 			Runs   []runView `json:"runs"`
-			Before int64     `json:"before,omitempty"` // for the next page
+			Before int64     `json:"before,omitempty"` // cursor of the next page
 		}{make([]runView, len(all)), 0}
 		for i, r := range all {
 			page.Runs[i] = viewRun(r)

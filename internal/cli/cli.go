@@ -41,11 +41,11 @@ var exitCodes = []reference.ExitCode{
 	{Code: exitDiffers, Meaning: "done, and something is not as it should be: rows were wrong, differences found and not repaired"},
 }
 
-// The errors of commands are those of the commands about keys.
+// The errors of all commands, which are those of the commands about keys.
 var (
-	errNothing  = keycli.ErrNothing  // what was asked for does not exist
-	errDiffers  = keycli.ErrFaults   // a command did its work, and not all was as it should be
-	errDeclined = keycli.ErrDeclined // a person was asked and did not agree
+	errNothing  = keycli.ErrNothing  // the named thing does not exist
+	errDiffers  = keycli.ErrFaults   // the command has succeeded and found faults
+	errDeclined = keycli.ErrDeclined // the user did not confirm
 )
 
 // root is the grammar of the command line.
@@ -83,7 +83,7 @@ type root struct {
 	Reference   referenceCmd   `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
 }
 
-// console is where a command writes.
+// console has the outputs of a command.
 type console struct {
 	out, err io.Writer
 	json     bool
@@ -95,15 +95,14 @@ func (c *console) result(v any, human func(w io.Writer) error) error {
 	return c.keys().Result(v, human)
 }
 
-// progress begins to show how far what is.
+// progress starts to show the progress of what.
 func (c *console) progress(what string) *keycli.Progress { return c.keys().Progress(what) }
 
-// leave is how kong's wish to exit comes through its own code.
+// leave is the exit code that kong requests. It passes through kong's code as a panic.
 type leave int
 
-// Main runs the command that args (without the program's name) ask for, and
-// returns the exit code. The first SIGINT or SIGTERM ends the command in an
-// orderly way, the second one at once.
+// Main runs the command in args, which do not include the program's name, and returns the exit code. The first SIGINT
+// or SIGTERM ends the command gracefully, the second one at once.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -116,28 +115,28 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	}()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // from here on signals do what they do by nature
+	context.AfterFunc(ctx, stop) // then the second signal ends the process at once
 
 	var r root
 	c := &console{out: stdout, err: stderr}
 	k := parser(&r, c, commandOf(args))
 	completion{}.answer(k)
 	parsed, err := k.Parse(args)
-	c.json = r.JSON || err != nil && slices.Contains(args, "--json") // also when the rest makes no sense
+	c.json = r.JSON || err != nil && slices.Contains(args, "--json") // also if the other arguments are invalid
 	if err == nil {
 		parsed.BindTo(ctx, (*context.Context)(nil))
 		parsed.Bind(c.keys())
 		err = parsed.Run()
 	}
 	code = exitCode(err)
-	if err != nil && code != exitDiffers { // then the result says it
+	if err != nil && code != exitDiffers { // otherwise the result already reports it
 		c.complain(err, code, parsed)
 	}
 	return code
 }
 
-// commandOf is the first word of a command line that is no flag, or empty where the flags of
-// all commands are asked for: by a shell, and by the reference.
+// commandOf returns the first word of a command line that is not a flag. It returns "" where the flags of all commands
+// are needed: for a shell's completion, and for the reference.
 func commandOf(args []string) string {
 	i := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
 	switch {
@@ -149,8 +148,8 @@ func commandOf(args []string) string {
 	return args[i]
 }
 
-// parser returns the grammar with the flags of one command's settings, or with those of all
-// commands: some two hundred for each of fifty take longer than most of them do.
+// parser returns the grammar with the settings' flags of one command, or of all commands. Declaring some two hundred
+// flags for fifty commands takes longer than most commands do.
 func parser(r *root, c *console, only string) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Backup.shown, r.Restore.shown, r.Demo.shown = r.Migrate.shown, r.Migrate.shown, r.Migrate.shown
@@ -218,7 +217,7 @@ func exitCode(err error) int {
 	return keycli.ExitCode(err)
 }
 
-// complain tells what went wrong: a line for each fault, or one JSON object.
+// complain reports faults: a line for each, or one JSON object.
 func (c *console) complain(err error, code int, parsed *kong.Context) {
 	faults := config.Faults(err)
 	if c.json {

@@ -39,32 +39,32 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// enough ends what hangs, and decides nothing.
+// enough bounds a test that hangs; no result depends on it.
 const enough = time.Minute
 
-// TestStories runs testdata/*.txtar with the program as it is shipped. Beside what testscript knows there are
+// TestStories runs testdata/*.txtar with the released program. Additional commands of the stories:
 //
 //	exits CODE program args…   runs a program that must end with that code
 //	serving args…              starts stoa serve on a free port, sets $SERVER and, without http://, $ADDR; it may open $FILES files
-//	crowd                      opens sockets until the server refuses one for want of a place, and keeps them open
+//	crowd                      opens sockets until the server has no slot left, and leaves them open
 //	restarts                   restarts Redis without its keys, and waits until the server has written to it
-//	soon program args…         runs a program again and again until it succeeds
-//	stopping                   ends it with SIGTERM; it must drain and exit 0
-//	hangup                     sends it SIGHUP
-//	code ADDRESS               has $SERVER mail a code
-//	mariadb                    makes an empty database on a MariaDB server, sets $MARIADB
+//	soon program args…         retries a program until it succeeds
+//	stopping                   ends the server with SIGTERM; it must drain and exit 0
+//	hangup                     sends the server SIGHUP
+//	code ADDRESS               requests a code by mail from $SERVER
+//	mariadb                    creates an empty database on a MariaDB server, sets $MARIADB
 //	redis                      starts a Redis server, sets $REDIS and its folder $REDIS_DIR
 //	send COMMAND args…         sends that server a command
-//	letters sql|redis N        leaves N dead letters of the topic story, which no server handles
-//	member ADDRESS             signs up at $SERVER, sets $MEMBER to the user's id
+//	letters sql|redis N        stores N dead letters of the topic story, which no server handles
+//	member ADDRESS             registers at $SERVER, sets $MEMBER to the user's id
 //	freezes N                  waits until that user has N freezes
-//	erased ID                  waits until that account is erased in the database here
-//	counted FOLDER [estimates] leaves some numbers of active users in a database there
+//	erased ID                  waits until that account is erased in the local database
+//	counted FOLDER [estimates] stores some counts of active users in a database in that folder
 //	today                      sets $TODAY and $YESTERDAY
-//	waits TEXT program args…   runs a program until it says that text
-//	answers CODE               that user's calls must come to that, 200 or a problem's code
+//	waits TEXT program args…   runs a program until its output has that text
+//	answers CODE               that user's calls must return that: 200 or a problem's code
 func TestStories(t *testing.T) {
-	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run, because Go's cache of test results does not track the files of the program
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/stoa").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -127,7 +127,7 @@ func soon(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// serverKey finds the server that a story runs.
+// serverKey is the key of a story's server.
 type serverKey struct{}
 
 type server struct {
@@ -135,7 +135,7 @@ type server struct {
 	user  *client.Client            // the latest member
 	users map[string]*client.Client // all, by id
 	redis *redistest.Instance
-	out   bytes.Buffer // after the ready line
+	out   bytes.Buffer // the output after the ready line
 	err   bytes.Buffer
 	read  chan struct{} // closed at the end of out
 }
@@ -155,7 +155,7 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 	out, err := s.cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(s.cmd.Start())
-	ts.Defer(func() { _ = s.cmd.Process.Kill() }) // after stopping there is nothing left to kill
+	ts.Defer(func() { _ = s.cmd.Process.Kill() }) // does nothing after stopping
 	late := time.AfterFunc(enough, func() { _ = s.cmd.Process.Kill() })
 	lines := bufio.NewReader(out)
 	line, err := lines.ReadString('\n')
@@ -211,7 +211,7 @@ func restarts(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// node puts the id of the one node that lives into NODE.
+// node stores the id of the only live node in NODE.
 func node(ts *testscript.TestScript, _ bool, _ []string) {
 	out, err := exec.Command("stoa", "nodes", "--json", "--redis", ts.Getenv("REDIS")).Output()
 	ts.Check(err)
@@ -302,7 +302,7 @@ func member(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("MEMBER", joined.User.ID)
 }
 
-// asks has one member ask another for friendship, and blocks has one block another.
+// asks sends a friend request from one member to another, and blocks lets one member block another.
 func asks(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := ts.Value(serverKey{}).(*server).users[args[0]].AskFriend(context.Background(), api.FriendRequestNew{User: args[1]})
 	ts.Check(err)
@@ -312,7 +312,7 @@ func blocks(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Value(serverKey{}).(*server).users[args[0]].Block(context.Background(), args[1]))
 }
 
-// delivered waits until the newest announcement has reached everybody, and names it in $ANNOUNCEMENT.
+// delivered waits until the newest announcement has reached all users, and stores its id in $ANNOUNCEMENT.
 func delivered(ts *testscript.TestScript, _ bool, _ []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
@@ -330,7 +330,7 @@ func delivered(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// room has a member make a room, and closed waits until one is.
+// room creates a room of a member, and closed waits until a room is closed.
 func room(ts *testscript.TestScript, _ bool, args []string) {
 	open := "open"
 	made, err := ts.Value(serverKey{}).(*server).users[args[0]].CreateRoom(context.Background(), api.RoomNew{Name: args[1], Access: &open})
@@ -338,7 +338,7 @@ func room(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("ROOM", made.Room.ID)
 }
 
-// stream has a member make a live stream.
+// stream creates a live stream of a member.
 func stream(ts *testscript.TestScript, _ bool, args []string) {
 	made, err := ts.Value(serverKey{}).(*server).users[args[0]].CreateStream(context.Background(), api.StreamNew{Title: args[1]})
 	ts.Check(err)
@@ -390,7 +390,7 @@ func erased(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// counted leaves days of which one is partial and one an estimate, or estimates alone.
+// counted stores days: one partial and one estimated, or estimates only.
 func counted(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
@@ -500,7 +500,8 @@ func TestAPortThatIsTakenIsFoundOutBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// A proxy tries the next node at once if a connection is refused, and would wait here for as long as migrations take.
+// A proxy tries the next node at once if a connection is refused. An accepted connection would wait until the
+// migrations end.
 func TestServe_RefusesConnectionsUntilItCanAnswer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -529,7 +530,7 @@ func TestServe_RefusesConnectionsUntilItCanAnswer(t *testing.T) {
 	}
 }
 
-// Collectors of logs read both streams of a container.
+// Log collectors read both output streams of a container.
 func TestWelcome_IsJSONIfTheLogIs(t *testing.T) {
 	var cfg app.Config
 	rep, err := config.Load(&cfg, config.Sources{Env: []string{"STOA_LOG=json"}})
@@ -619,7 +620,7 @@ func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
 	}
 }
 
-// One server of a cluster may hang while the others answer.
+// One server of a cluster may hang while the others respond.
 func TestADoctorPassesNoRedisServerOver(t *testing.T) {
 	for fault, s := range map[string]redis.ServerInfo{
 		"":                               {Fields: map[string]string{"maxmemory_policy": "noeviction"}},
@@ -646,7 +647,7 @@ func TestAddressesToListenOnBecomeAddressesToCall(t *testing.T) {
 	}
 }
 
-// A server whose process is stopped takes connections, and says nothing.
+// A server whose process is suspended accepts connections and sends no response.
 func TestACommandGivesADatabaseUpThatIsSilent(t *testing.T) {
 	t.Chdir(t.TempDir())
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -7,11 +7,11 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 )
 
-// completion prints what a shell is told, and answers it when it asks.
+// completion prints the setup for a shell, and returns completions to the shell.
 type completion struct{ kongcompletion.Completion }
 
-// answer tells a shell that asks what may come next, and ends the process then. Shells
-// ask by COMP_LINE, as bash does.
+// answer returns completions to a shell that requests them, and then ends the process. Shells request completions
+// through COMP_LINE, as bash does.
 func (completion) answer(k *kong.Kong) {
 	if os.Getenv("COMP_LINE") != "" {
 		kongcompletion.Register(k)

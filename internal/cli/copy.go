@@ -19,7 +19,7 @@ type copyCmd struct {
 	To   string `required:"" env:"STOA_COPY_TO" placeholder:"URL" help:"The MySQL or MariaDB database, such as mysql://stoa:secret@db:3306/stoa. It is empty, or holds a part of this copy, which goes on."`
 }
 
-// Run copies and compares. What was interrupted goes on when the command is run again.
+// Run copies and compares. Run it again to resume an interrupted copy.
 func (cmd *copyCmd) Run(ctx context.Context, c *console) (err error) {
 	for flag, url := range map[string]string{"from": cmd.From, "to": cmd.To} {
 		if err := sqldb.CheckURL(url); err != nil {

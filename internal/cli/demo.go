@@ -21,7 +21,7 @@ type demoCmd struct {
 	Serve bool `help:"Run the server, too, with some of the users on line, a film that plays again and again, and a live stream."`
 }
 
-// Run fills a database without accounts. It changes no other one.
+// Run fills a database without accounts. It does not change a database that has accounts.
 func (cmd *demoCmd) Run(ctx context.Context, c *console) error {
 	load := cmd.load
 	if cmd.Serve {
@@ -42,7 +42,7 @@ func (cmd *demoCmd) Run(ctx context.Context, c *console) error {
 	return c.play(ctx, cfg, rep)
 }
 
-// fill writes the demo while no server with a Redis of its own has the database.
+// fill writes the demo while no server with a Redis of its own uses the database.
 func (c *console) fill(ctx context.Context, cfg app.Config) (out demo.Filled, err error) {
 	release, err := cfg.Alone()
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *console) fill(ctx context.Context, cfg app.Config) (out demo.Filled, er
 	return out, errors.Join(err, release())
 }
 
-// play serves with some of the cast connected. They sign out before the server stops.
+// play runs a server with some members of the cast connected. They log out before the server stops.
 func (c *console) play(ctx context.Context, cfg app.Config, rep *config.Report) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -82,7 +82,7 @@ func (c *console) perform(ctx context.Context, cfg app.Config, url string) error
 	return errors.Join(demo.Play(ctx, db, url, obs.NewLogger(c.err, cfg.Log)), db.Close())
 }
 
-// guide says where to go in the demo.
+// guide explains where to begin in the demo.
 func guide(w io.Writer, cfg app.Config, filled demo.Filled, serves bool) error {
 	begin := fmt.Sprintf("The demo is ready: %d people, %d check-ins, %d friendships, %d messages.", filled.People, filled.Days, filled.Friendships, filled.Messages)
 	if filled.Existed {
@@ -114,7 +114,7 @@ func guide(w io.Writer, cfg app.Config, filled demo.Filled, serves bool) error {
 	} {
 		fmt.Fprintf(table, "  %s\t%s\t%s\n", area[0], area[1], area[2])
 	}
-	_ = table.Flush() // into memory
+	_ = table.Flush() // writes to memory
 	b.WriteString("\nUsers who are on line and who were seen last are in the chats; files and notices are in the chats and behind the bell.\n")
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -1,5 +1,4 @@
-// Package cli is the command line: what it says, to whom, and with which exit
-// code. Results go to standard output, for people or with --json for programs;
-// logs, progress and errors go to standard error. The commands do their work
-// through package app or, like any other client, through package client.
+// Package cli is the command line. It defines the commands, their output and their exit codes. Results are written to
+// standard output, as text or with --json for programs. Logs, progress and errors are written to standard error. The
+// commands work through package app, or through package client like any other client.
 package cli

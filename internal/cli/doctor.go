@@ -21,8 +21,8 @@ type doctorCmd struct {
 	NoKeys bool          `help:"Leave out the keys in Redis, of which there may be many."`
 }
 
-// Run tries what the settings name, as stoa config check --connect does, and looks at what is at work there. That something
-// is wrong is one exit code for all, so that a script needs to know no other.
+// Run tries the settings, as stoa config check --connect does, and inspects the running parts. All faults have one exit
+// code, so that scripts need no other.
 func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
 	if cmd.Within <= 0 {
 		return errWithin
@@ -32,7 +32,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	checks := cfg.Connect(ctx, cmd.Within)
-	reached := strings.Contains(cfg.Redis, "://") // any other Redis is inside of a server
+	reached := strings.Contains(cfg.Redis, "://") // any other Redis is inside a server
 	for i := range checks {
 		switch check := &checks[i]; check.Setting {
 		case "addr", "admin_addr":
@@ -50,10 +50,11 @@ func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
 	return c.tried(result, checks, err)
 }
 
-// direct asks exactly the address that it is given: by no proxy, and not where that sends it.
+// direct sends requests to exactly the given address, without a proxy and without redirects.
 var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// askServer finds out whether an address is taken by a server of Stoa, as it should be while one runs, and how that is.
+// askServer checks whether a server of Stoa uses an address, as it should while it runs. It also reports the health of
+// that server.
 func askServer(ctx context.Context, within time.Duration, check *app.Check) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -69,10 +70,10 @@ func askServer(ctx context.Context, within time.Duration, check *app.Check) {
 	defer resp.Body.Close()
 	var server struct {
 		Status string            `json:"status"`
-		Parts  []supervise.State `json:"parts"` // where the address is one for operators
+		Parts  []supervise.State `json:"parts"` // if the address is for operators
 	}
 	if json.NewDecoder(resp.Body).Decode(&server) != nil || server.Status == "" {
-		return // something else listens there
+		return // another program listens there
 	}
 	*check = app.Check{Setting: check.Setting, At: check.At, Took: time.Since(began), Found: "a server of Stoa, " + server.Status}
 	if check.OK = server.Status == "ready"; check.OK {
@@ -86,7 +87,7 @@ func askServer(ctx context.Context, within time.Duration, check *app.Check) {
 	}
 }
 
-// lookIntoRedis tells what each server does when its memory is full, and holds the keys against those that are declared.
+// lookIntoRedis reports what each server does when its memory is full, and compares the keys with the declared ones.
 func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Config) (checks []app.Check) {
 	add := func(check app.Check, began time.Time) {
 		check.OK, check.Took = check.Fault == "", time.Since(began)
@@ -127,7 +128,8 @@ func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Con
 	return checks
 }
 
-// whenFull tells what a server does when its memory is full, and false where it does not say, as a service need not.
+// whenFull reports what a server does when its memory is full. It returns false if the server does not report that, as
+// a managed service may not.
 func whenFull(s redis.ServerInfo) (check app.Check, told bool) {
 	check = app.Check{Setting: "redis", At: s.Addr}
 	switch policy := s.Fields["maxmemory_policy"]; {

@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// A stage may go on for long before a figure changes; the request behind it stays.
+// A stage may take long before a figure changes. The request behind it waits.
 func TestWhoWaitsBehindARunThatLivesDoesNotGiveUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
@@ -49,7 +49,7 @@ func TestWhoWaitsBehindARunThatLivesDoesNotGiveUp(t *testing.T) {
 	})
 }
 
-// One that stands still is not waited for.
+// A run without progress is not waited for.
 func TestWhoWaitsBehindARunThatIsDeadGivesUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		x := checkin.NewAdmin(sqldbtest.SQLite(t))

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 )
 
-// healthTime is for how long a health check waits for an answer.
+// healthTime bounds a health check.
 const healthTime = 5 * time.Second
 
 type healthcheckCmd struct {
@@ -19,8 +19,8 @@ type healthcheckCmd struct {
 	Server string `env:"STOA_SERVER" placeholder:"URL" help:"The server to ask; else the one at the address in the settings."`
 }
 
-// Run asks whether the server takes requests, perhaps degraded: for containers, which
-// have no other program to ask with.
+// Run checks whether the server accepts requests, even if it is degraded. It is for containers that have no other
+// program for this.
 func (cmd *healthcheckCmd) Run(ctx context.Context, c *console) error {
 	base, err := cmd.base(cmd.Server, func(cfg app.Config) string { return cfg.Addr })
 	if err != nil {

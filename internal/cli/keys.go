@@ -9,9 +9,8 @@ import (
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
-// keysCmd is about the declared keys and channels, and what a Redis holds of them. The
-// commands are those that package keyspace/cli has for every program; here the settings
-// say which Redis is meant.
+// keysCmd has the commands about the declared keys and channels, and about those in Redis. Package keyspace/cli has
+// them for every program; here the settings name the Redis.
 type keysCmd struct {
 	List keycli.List `cmd:"" help:"List every declared family of keys and channels."`
 	Lint keycli.Lint `cmd:"" help:"Check the declarations, and prove that no key belongs to two families."`
@@ -24,22 +23,22 @@ type keysCmd struct {
 	Sweep   keysSweepCmd   `cmd:"" help:"Remove all keys of one prefix, such as those of a deployment that is gone."`
 }
 
-// settingsOf are the settings of the subcommands that have some.
+// settingsOf returns the settings of the subcommands that have some.
 func (r *keysCmd) settingsOf() []*settings {
 	return []*settings{&r.Explain.settings, &r.ACL.settings, &r.Audit.settings, &r.Sweep.settings}
 }
 
-// keys is the console as those commands know it.
+// keys returns the console for those commands.
 func (c *console) keys() *keycli.Console {
 	return &keycli.Console{Out: c.out, Err: c.err, JSON: c.json, Title: "Keys of Stoa", Schemas: app.Keys()}
 }
 
-// redisOf is the Redis of the settings.
+// redisOf returns the Redis of the settings.
 func (c *console) redisOf(cfg app.Config) *keycli.Server {
 	return &keycli.Server{URL: cfg.Redis, Prefix: cfg.KeyPrefix, Log: obs.NewLogger(c.err, cfg.Log), Hot: app.HotKeys}
 }
 
-// onRedis calls one of those commands with the Redis of the settings.
+// onRedis calls run with the Redis of the settings.
 func (s *settings) onRedis(ctx context.Context, c *console, run func(context.Context, *keycli.Console, *keycli.Server) error) error {
 	cfg, _, err := s.load()
 	if err != nil {
@@ -63,7 +62,7 @@ type keysAuditCmd struct {
 	keycli.Audit
 }
 
-// Run audits; the report has what servers say of their hot keys, too.
+// Run audits the keys. The report includes the nodes' hot keys.
 func (cmd *keysAuditCmd) Run(ctx context.Context, c *console) error {
 	return cmd.onRedis(ctx, c, cmd.Audit.Run)
 }
@@ -73,7 +72,7 @@ type keysSweepCmd struct {
 	keycli.Sweep
 }
 
-// Run sweeps.
+// Run sweeps the keys.
 func (cmd *keysSweepCmd) Run(ctx context.Context, c *console) error {
 	return cmd.onRedis(ctx, c, cmd.Sweep.Run)
 }
@@ -84,8 +83,7 @@ type keysACLCmd struct {
 	Conf bool `name:"config-get" help:"Let stoa ask how Redis is set, which a server with checkin.mode = redis does as it starts. Redis then tells it its own password for replication, too."`
 }
 
-// Run writes the users stoa, the server itself, and operator, who reads everything and
-// changes nothing.
+// Run writes the ACL users stoa, for the server, and operator, who may read everything and change nothing.
 func (cmd *keysACLCmd) Run(c *console) error {
 	cfg, _, err := cmd.load()
 	if err != nil {

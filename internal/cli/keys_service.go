@@ -42,7 +42,7 @@ type serviceKeyView struct {
 	ID       string    `json:"id"`
 	Name     string    `json:"name"`
 	Scopes   []string  `json:"scopes"`
-	Rate     int       `json:"rate"` // requests a minute
+	Rate     int       `json:"rate"` // requests per minute
 	Created  api.Time  `json:"created"`
 	Expires  *api.Time `json:"expires,omitempty"`
 	Used     *api.Time `json:"used,omitempty"`
@@ -78,7 +78,7 @@ func (cmd *keysServiceCreateCmd) Validate() error {
 	return err
 }
 
-// Run makes a key.
+// Run creates a key.
 func (cmd *keysServiceCreateCmd) Run(ctx context.Context, c *console) error {
 	scopes, err := servicekeys.ParseScopes(cmd.Scope)
 	if err != nil {
@@ -139,7 +139,7 @@ type keysServiceRevokeCmd struct {
 	Yes  bool   `short:"y" help:"Do not ask."`
 }
 
-// Run ends a key.
+// Run revokes a key.
 func (cmd *keysServiceRevokeCmd) Run(ctx context.Context, c *console) error {
 	if err := confirmed(c, cmd.Yes, fmt.Sprintf("What calls with the key %q will be refused.", cmd.Name)); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (cmd *keysServiceRotateCmd) Validate() error {
 	return nil
 }
 
-// Run gives a key another secret.
+// Run replaces the secret of a key.
 func (cmd *keysServiceRotateCmd) Run(ctx context.Context, c *console) error {
 	return cmd.serviceKeys(ctx, c, func(d servicekeys.Admin) error {
 		token, until, err := d.Rotate(ctx, cmd.Name, cmd.Overlap)

@@ -15,7 +15,7 @@ import (
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
-// pollEvery is how often a mail is looked for that is awaited.
+// pollEvery is the interval between checks for an expected mail.
 const pollEvery = 200 * time.Millisecond
 
 type mailCmd struct {
@@ -26,7 +26,7 @@ type mailCmd struct {
 	Wait   time.Duration `placeholder:"DURATION" help:"How long to wait for such a mail, such as 10s. One that is older than that counts if no newer one comes."`
 }
 
-// Run asks the running server.
+// Run reads mails from the running server.
 func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 	base, err := cmd.base(cmd.Server, func(cfg app.Config) string { return cfg.Addr })
 	if err != nil {
@@ -66,7 +66,7 @@ func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// base returns the server named, or the one at an address in the settings.
+// base returns the URL of the named server, or of the address in the settings.
 func (s *settings) base(server string, address func(app.Config) string) (string, error) {
 	if server != "" {
 		if _, err := client.New(server); err != nil {
@@ -78,8 +78,7 @@ func (s *settings) base(server string, address func(app.Config) string) (string,
 	return "http://" + reachable(address(cfg)), err
 }
 
-// look returns the mails that were asked for; with Code set there is one at
-// least.
+// look returns the requested mails. With Code set it returns at least one.
 func (cmd *mailCmd) look(ctx context.Context, cl *client.Client) ([]client.DevMail, error) {
 	began := time.Now()
 	enough, old := began.Add(cmd.Wait), began.Add(-cmd.Wait)
@@ -93,7 +92,7 @@ func (cmd *mailCmd) look(ctx context.Context, cl *client.Client) ([]client.DevMa
 		}
 		late := !time.Now().Before(enough)
 		switch {
-		// The mail that was just asked for may still be on its way, and an older one be here.
+		// The mail that was just requested may not have arrived yet, and an older one may be there.
 		case len(mails) > 0 && (late || mails[0].At.After(old)) || late && !cmd.Code:
 			return mails, nil
 		case late:

@@ -11,7 +11,7 @@ import (
 
 type migrateCmd struct{ settings }
 
-// Run migrates and says from where to where.
+// Run migrates the database and shows both versions.
 func (cmd *migrateCmd) Run(ctx context.Context, c *console) (err error) {
 	cfg, _, err := cmd.load()
 	if err != nil {

@@ -92,7 +92,7 @@ var (
 	errNotDrained = errors.New("the node is not drained")
 )
 
-// drainLine is how a drain went, in the command's JSON.
+// drainLine is the result of a drain, in the command's JSON.
 type drainLine struct {
 	Node    cluster.ID     `json:"node"`
 	Status  cluster.Status `json:"status"`
@@ -107,7 +107,7 @@ func (cmd *nodesDrainCmd) Validate() error {
 	return nil
 }
 
-// Run drains a node, or has it serve again.
+// Run drains a node, or ends its drain.
 func (cmd *nodesDrainCmd) Run(ctx context.Context, c *console) (err error) {
 	db, err := shared(ctx, c, &cmd.settings)
 	if err != nil {
@@ -146,7 +146,7 @@ func (cmd *nodesDrainCmd) Run(ctx context.Context, c *console) (err error) {
 	})
 }
 
-// await waits until a node has done what it was told, and shows how many sockets are left.
+// await waits until a node has carried out the order, and shows the number of open sockets.
 func (cmd *nodesDrainCmd) await(ctx context.Context, c *console, db *redis.DB, id cluster.ID, order cluster.Order) (cluster.Entry, error) {
 	p := c.progress("draining")
 	defer p.End()
@@ -176,7 +176,7 @@ func (cmd *nodesDrainCmd) await(ctx context.Context, c *console, db *redis.DB, i
 	}
 }
 
-// entryOf returns a node as the registry has it.
+// entryOf returns a node's entry in the registry.
 func entryOf(ctx context.Context, db *redis.DB, id cluster.ID) (cluster.Entry, error) {
 	all, err := cluster.List(ctx, db)
 	if err != nil {

@@ -76,7 +76,7 @@ func (cmd *notifySendCmd) Validate() error {
 	return nil
 }
 
-// draft is what is to be told.
+// draft returns the announcement to send.
 func (cmd *notifySendCmd) draft() (d notices.Draft, err error) {
 	d = notices.Draft{Texts: map[string]notices.Wording{}, Link: cmd.Link, Life: cmd.Life}
 	for tag, title := range cmd.Title {
@@ -104,7 +104,7 @@ func (cmd *notifySendCmd) draft() (d notices.Draft, err error) {
 	return d, nil
 }
 
-// Run tells users.
+// Run sends an announcement to users.
 func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 	d, err := cmd.draft()
 	if err != nil {
@@ -143,7 +143,7 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// named are the users of the file. Lines that name nobody are an error, which names the first.
+// named returns the users of the file. It returns an error with the first line that names no user.
 func (cmd *notifySendCmd) named(ctx context.Context, db *sqldb.DB) (users []accounts.ID, err error) {
 	in := io.Reader(os.Stdin)
 	if cmd.Users != "-" {
@@ -194,7 +194,7 @@ func (cmd *notifySendCmd) named(ctx context.Context, db *sqldb.DB) (users []acco
 	return users, nil
 }
 
-// many is a number of things.
+// many returns a number with its noun.
 func many(n int64, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -202,7 +202,7 @@ func many(n int64, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// progressText tells how far an announcement has come.
+// progressText describes the progress of an announcement.
 func progressText(a notices.Announcement) string {
 	text := string(a.State)
 	if a.State == notices.Running && a.Total > 0 {
@@ -211,7 +211,7 @@ func progressText(a notices.Announcement) string {
 	return text
 }
 
-// titleOf is the English title, else the first.
+// titleOf returns the English title, or else the first one.
 func titleOf(a notices.Announcement) string {
 	if w, there := a.Texts["en"]; there {
 		return w.Title
@@ -232,7 +232,7 @@ func (cmd *notifyListCmd) Validate() error {
 	return nil
 }
 
-// Run lists.
+// Run lists announcements.
 func (cmd *notifyListCmd) Run(ctx context.Context, c *console) error {
 	return cmd.announcer(ctx, c, func(r notices.Admin) error {
 		list, err := r.Announcements(ctx, cmd.Limit)
@@ -271,7 +271,7 @@ func viewAnnouncement(a notices.Announcement) announcementView {
 	return announcementView{a, api.At(a.Created), api.AtOrNil(a.Expires), api.AtOrNil(a.Started), api.AtOrNil(a.Ended)}
 }
 
-// oneAnnouncement is which announcement a command is about.
+// oneAnnouncement names the announcement of a command.
 type oneAnnouncement struct {
 	settings
 	ID string `arg:"" help:"The announcement's id."`
@@ -293,7 +293,7 @@ func (cmd *oneAnnouncement) find(ctx context.Context, c *console, fn func(notice
 
 type notifyShowCmd struct{ oneAnnouncement }
 
-// Run shows one.
+// Run shows an announcement.
 func (cmd *notifyShowCmd) Run(ctx context.Context, c *console) error {
 	return cmd.find(ctx, c, func(r notices.Admin, id notices.AnnouncementID) error {
 		a, err := r.Announcement(ctx, id)
@@ -323,7 +323,7 @@ func (cmd *notifyShowCmd) Run(ctx context.Context, c *console) error {
 
 type notifyStopCmd struct{ oneAnnouncement }
 
-// Run stops one.
+// Run stops an announcement.
 func (cmd *notifyStopCmd) Run(ctx context.Context, c *console) error {
 	return cmd.find(ctx, c, func(r notices.Admin, id notices.AnnouncementID) error {
 		a, err := r.Stop(ctx, id)

@@ -25,18 +25,17 @@ type queueCmd struct {
 	Drop   queueDropCmd   `cmd:"" help:"Remove messages for good."`
 }
 
-// queueSettings are what a command needs to look into the queue of a running
-// server: it opens the same database and Redis.
+// queueSettings are the settings that a command needs for the queue of a running server. It opens the same database and
+// Redis.
 var queueSettings = []string{"data", "sql", "redis", "queue", "checkin.mode", "key_prefix", "log"}
 
-// open returns the outbox and, where messages wait in Redis, that queue before
-// it.
+// openQueue returns the outbox and, if messages wait in Redis, that queue in front of it.
 func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stores, closeAll func() error, err error) {
 	cfg, _, err := s.load()
 	if err != nil {
 		return nil, nil, err
 	}
-	if cfg.SQL == "sqlite" { // opening would make an empty one
+	if cfg.SQL == "sqlite" { // opening would create an empty one
 		if _, err := os.Stat(filepath.Join(cfg.Data, sqldb.FileName)); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, fmt.Errorf("%w: there is no database in %s", errNothing, cfg.Data)
 		}
@@ -66,7 +65,7 @@ func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stor
 	return queue.Stores{queue.NewRedis(r), outbox}, func() error { return errors.Join(r.Close(), db.Close()) }, nil
 }
 
-// chosen is which messages a list is about.
+// chosen selects the messages of a list.
 type chosen struct {
 	Dead  bool   `help:"Dead letters: messages given up after five tries."`
 	Topic string `placeholder:"NAME" help:"Only messages of this topic."`
@@ -142,7 +141,7 @@ func dueText(e queue.Entry) string {
 	return e.Due.Local().Format(time.DateTime)
 }
 
-// oneLine makes an error fit a table.
+// oneLine shortens an error to fit in a table.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	if r := []rune(s); len(r) > 60 {
@@ -156,14 +155,14 @@ type queueShowCmd struct {
 	ID string `arg:"" help:"The message, as stoa queue list names it."`
 }
 
-// Run shows a message. A payload that is text is shown as it is.
+// Run shows a message. A payload that is text is shown as text.
 func (cmd *queueShowCmd) Run(ctx context.Context, c *console) (err error) {
 	stores, closeAll, err := cmd.openQueue(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	e, err := stores.Show(ctx, cmd.ID) // it may have been handled meanwhile
+	e, err := stores.Show(ctx, cmd.ID) // it may already be handled
 	if err != nil {
 		return err
 	}
@@ -182,7 +181,7 @@ func (cmd *queueShowCmd) Run(ctx context.Context, c *console) (err error) {
 	})
 }
 
-// several is what replay and drop work on.
+// several selects the messages of replay and drop.
 type several struct {
 	settings
 	chosen
@@ -202,7 +201,7 @@ func (cmd *several) Validate() error {
 	return nil
 }
 
-// run does the work page by page and says how far it is.
+// run processes the messages page by page and shows the progress.
 func (cmd *several) run(ctx context.Context, c *console, done string, do func(queue.Stores) func(context.Context, ...string) (int, error)) (err error) {
 	stores, closeAll, err := cmd.openQueue(ctx, c)
 	if err != nil {
@@ -233,7 +232,7 @@ func (cmd *several) run(ctx context.Context, c *console, done string, do func(qu
 func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, done string, do func(context.Context, ...string) (int, error)) (n int, err error) {
 	const page = 500
 	told := time.Now()
-	// Messages of later, such as those that were replayed and died again, would have no end.
+	// Later messages are skipped, because messages that are replayed and fail again would make the loop endless.
 	began := told.Truncate(time.Millisecond)
 	after := ""
 	for looked := 0; cmd.Limit == 0 || looked < cmd.Limit; {
@@ -266,14 +265,14 @@ func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, do
 
 type queueReplayCmd struct{ several }
 
-// Run makes dead letters wait again.
+// Run replays dead letters.
 func (cmd *queueReplayCmd) Run(ctx context.Context, c *console) error {
 	return cmd.run(ctx, c, "replayed", func(s queue.Stores) func(context.Context, ...string) (int, error) { return s.Replay })
 }
 
 type queueDropCmd struct{ several }
 
-// Run removes messages.
+// Run deletes messages.
 func (cmd *queueDropCmd) Run(ctx context.Context, c *console) error {
 	return cmd.run(ctx, c, "dropped", func(s queue.Stores) func(context.Context, ...string) (int, error) { return s.Drop })
 }

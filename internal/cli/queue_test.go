@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// In Redis a dead letter that is replayed and dies at once is a new one, behind the others.
+// In Redis, a dead letter that is replayed and fails at once becomes a new dead letter behind the others.
 func TestDeadLettersThatDieAgainAreReplayedOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const letters = 3

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// kept is where the tree has the reference.
+// kept is the folder of the committed reference.
 var kept = filepath.Join("..", "..", "docs", "reference")
 
 func TestTheReferenceInTheTreeIsCurrent(t *testing.T) {

@@ -33,7 +33,7 @@ type roomView struct {
 	Password bool     `json:"password"`
 	Listed   bool     `json:"listed"`
 	Guests   bool     `json:"guests"`
-	Members  int      `json:"members"` // guests among them
+	Members  int      `json:"members"` // including guests
 	Lines    int      `json:"lines"`
 	Danmaku  int      `json:"danmaku"`
 	Items    int      `json:"items"`
@@ -46,7 +46,7 @@ func viewRoom(s rooms.Summary) roomView {
 		Members: s.Members, Lines: s.Lines, Danmaku: s.Comments, Items: s.Items, Created: api.At(sqldb.Time(s.Created)), Active: api.At(sqldb.Time(s.Active))}
 }
 
-// mostRooms is how many rooms a list may have.
+// mostRooms is the largest number of rooms in a list.
 const mostRooms = 1000
 
 type roomsListCmd struct {
@@ -87,7 +87,7 @@ func (cmd *roomsListCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// someRoom is which room a command is about.
+// someRoom names the room of a command.
 type someRoom struct {
 	settings
 	Room string `arg:"" help:"The room's id."`
@@ -133,7 +133,7 @@ type roomsCloseCmd struct {
 	Yes bool `help:"Do it unasked."`
 }
 
-// Run has a server close a room.
+// Run lets a server close a room.
 func (cmd *roomsCloseCmd) Run(ctx context.Context, c *console) error {
 	return cmd.with(ctx, c, func(db *sqldb.DB, s rooms.Summary) error {
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("%s (%s) is closed for its %d members.", s.Name, s.ID, s.Members)); err != nil {

@@ -14,7 +14,7 @@ type secretCmd struct {
 
 type secretRotateCmd struct{ settings }
 
-// Run makes a secret. It stores it in the data folder if the one before is there, or else shows it.
+// Run generates a secret. It stores it in the data folder if the previous one is there. Otherwise it shows it.
 func (cmd *secretRotateCmd) Run(_ context.Context, c *console) error {
 	cfg, _, err := cmd.load()
 	if err != nil {

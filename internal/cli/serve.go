@@ -29,9 +29,9 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	return c.serve(ctx, cfg, rep, func(net.Addr) {})
 }
 
-// serve runs a server until ctx ends. It calls ready with the address once the server can answer.
+// serve runs a server until ctx ends. It calls ready with the address as soon as the server can respond.
 func (c *console) serve(ctx context.Context, cfg app.Config, rep *config.Report, ready func(net.Addr)) (err error) {
-	signal.Ignore(syscall.SIGHUP) // service managers and log rotation send it to mean "reload", which would end the process
+	signal.Ignore(syscall.SIGHUP) // service managers and log rotation send it for a reload; without this it would end the process
 	log := obs.NewLogger(c.err, cfg.Log)
 	for _, w := range rep.Warnings {
 		log.Warn(w)
@@ -41,7 +41,7 @@ func (c *console) serve(ctx context.Context, cfg app.Config, rep *config.Report,
 	}
 	defer func() {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			err = nil // asked to stop before it was up
+			err = nil // the stop came before the start was complete
 		}
 	}()
 	if err := rep.Locate(cfg.CheckThere()); err != nil {
@@ -74,8 +74,8 @@ func (c *console) serve(ctx context.Context, cfg app.Config, rep *config.Report,
 	})
 }
 
-// checkFree listens on each address for a moment, so that a taken port is found before anything is written. Until the node
-// can answer its ports refuse connections: proxies then use another node at once, and do not wait for migrations here.
+// checkFree listens on each address for a moment, so that a port in use is found before any write. Until the node can
+// respond, its ports refuse connections. Proxies then use another node at once, and do not wait for migrations here.
 func checkFree(addrs ...string) error {
 	for _, addr := range addrs {
 		if addr == "" {
@@ -90,8 +90,8 @@ func checkFree(addrs ...string) error {
 	return nil
 }
 
-// welcome writes the line that scripts wait for and then, for people, what they
-// need to begin. That nobody reads it stops no server.
+// welcome writes the line that scripts wait for. For people, it also writes what they need to begin. A failed write
+// does not stop the server.
 func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr, admin net.Listener) {
 	url, adminURL := "http://"+reachable(addr.String()), ""
 	if admin != nil {
@@ -158,7 +158,7 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr, adm
 	_, _ = c.out.Write([]byte(b.String()))
 }
 
-// reachable turns an address to listen on into one to call.
+// reachable converts an address to listen on into an address to call.
 func reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -21,25 +21,24 @@ import (
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
-// defaultFile is read when it is there and no other file is named.
+// defaultFile is read if it exists and no other file is named.
 const defaultFile = "stoa.toml"
 
-// settings are the flags of a command that needs the server's settings: one
-// for each, made from app.Config.
+// settings are the flags of a command that needs the server's settings: one flag for each, derived from app.Config.
 type settings struct {
 	File  string       `name:"config" env:"STOA_CONFIG" placeholder:"FILE" help:"File with settings; stoa.toml in this folder when it is there."`
 	Flags kong.Plugins `embed:""`
 
-	shown []string // keys whose flags are in the help; none means all
+	shown []string // keys of the flags in the help; empty means all
 }
 
-// declare fills in Flags, before kong looks at them.
+// declare sets Flags before kong reads them.
 func (s *settings) declare() {
 	ref := config.Reference(new(app.Config))
 	fields := make([]reflect.StructField, len(ref))
 	for i, set := range ref {
 		tag := func(name, value string) string { return name + ":" + strconv.Quote(value) + " " }
-		// A dollar sign would begin one of kong's variables.
+		// A dollar sign would begin a variable of kong.
 		tags := tag("name", set.Flag) + tag("help", strings.ReplaceAll(set.Help, "$", "$$")) + tag("group", "Settings")
 		typ := reflect.TypeFor[*string]()
 		if set.Switch() {
@@ -56,7 +55,7 @@ func (s *settings) declare() {
 	s.Flags = kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
 }
 
-// placeholder stands for the value in a help text.
+// placeholder returns the name of the value in a help text.
 func placeholder(s config.Setting) string {
 	if s.Default != "" {
 		return s.Default
@@ -64,7 +63,7 @@ func placeholder(s config.Setting) string {
 	return strings.ToUpper(s.Type[strings.LastIndexByte(s.Type, ' ')+1:])
 }
 
-// given returns the flags on the command line by the key of their setting.
+// given returns the flags on the command line, by the key of their setting.
 func (s *settings) given() map[string]string {
 	out := map[string]string{}
 	v := reflect.ValueOf(s.Flags[0]).Elem()
@@ -76,8 +75,7 @@ func (s *settings) given() map[string]string {
 	return out
 }
 
-// load reads the settings from all their sources. The report is there also
-// when there are faults.
+// load reads the settings from all sources. It returns the report even if there are faults.
 func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
 	src := config.Sources{File: s.File, Flags: s.given()}
 	if src.File == "" {
@@ -86,7 +84,7 @@ func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
 		}
 	}
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" && name != "STOA_COPY_TO" { // the command line's own
+		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" && name != "STOA_COPY_TO" { // variables of the command line itself
 			src.Env = append(src.Env, kv)
 		}
 	}
@@ -94,7 +92,7 @@ func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
 	return cfg, rep, err
 }
 
-// loadServer is load for a server, which cannot do with all that other commands can.
+// loadServer is load for a server, which needs some settings that other commands do not.
 func (s *settings) loadServer() (cfg app.Config, rep *config.Report, err error) {
 	if cfg, rep, err = s.load(); err != nil {
 		return cfg, rep, err
@@ -105,7 +103,7 @@ func (s *settings) loadServer() (cfg app.Config, rep *config.Report, err error) 
 
 type configPrintCmd struct{ settings }
 
-// Run shows the report also when there are faults: that is when it is needed.
+// Run shows the report even if there are faults, because then it is needed most.
 func (cmd *configPrintCmd) Run(c *console) error {
 	_, rep, err := cmd.loadServer()
 	return errors.Join(rep.Print(c.out, c.json), err)
@@ -117,7 +115,7 @@ type configCheckCmd struct {
 	Within  time.Duration `default:"5s" placeholder:"TIME" help:"With --connect: how long each of them has to answer."`
 }
 
-// errWithin reports a time in which nothing could answer.
+// errWithin reports a time that is too short for any response.
 var errWithin = usage{errors.New("--within: want a time above zero")}
 
 // checkLine is a check in the command's JSON.
@@ -146,8 +144,8 @@ func (cmd *configCheckCmd) Run(ctx context.Context, c *console) error {
 	return c.tried(result, checks, err)
 }
 
-// checked loads a server's settings and says that they are sound. The result is for a command to go on with; that of
-// faults is written at once.
+// checked loads and validates a server's settings. It returns a result for the command to extend. If there are faults,
+// it writes the result at once.
 func (s *settings) checked(c *console) (cfg app.Config, result map[string]any, err error) {
 	cfg, rep, err := s.loadServer()
 	if err != nil {
@@ -171,7 +169,7 @@ func (s *settings) checked(c *console) (cfg app.Config, result map[string]any, e
 	return cfg, map[string]any{"ok": true, "faults": []any{}, "warnings": rep.Warnings}, err
 }
 
-// tried writes checks with a result of checked, and returns failed, which says that there are some that failed.
+// tried writes the checks with a result of checked, and returns failed, the error about failed checks.
 func (c *console) tried(result map[string]any, checks []app.Check, failed error) error {
 	lines := make([]checkLine, len(checks))
 	for i, check := range checks {
@@ -181,10 +179,11 @@ func (c *console) tried(result map[string]any, checks []app.Check, failed error)
 	return errors.Join(c.result(result, func(w io.Writer) error { return showChecks(w, checks) }), failed)
 }
 
-// errAway reports that what failed may be there later.
+// errAway reports a failure that may end by itself.
 var errAway = errors.New("no answer")
 
-// failedChecks says how many checks failed, and whether all of these may be right later; a nil error means none.
+// failedChecks returns an error with the number of failed checks, or nil. It also reports whether all of these may
+// succeed later.
 func failedChecks(checks []app.Check) (away bool, err error) {
 	failed, later := 0, 0
 	for _, check := range checks {
@@ -201,7 +200,7 @@ func failedChecks(checks []app.Check) (away bool, err error) {
 	return failed == later, fmt.Errorf("%d of %d checks failed", failed, len(checks))
 }
 
-// showChecks writes a line for each check, and one with what to do for each that failed.
+// showChecks writes a line for each check, and a line with the remedy for each failed one.
 func showChecks(w io.Writer, checks []app.Check) error {
 	tab := keycli.NewTable(w, 2)
 	for _, check := range checks {

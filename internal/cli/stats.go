@@ -29,7 +29,7 @@ func (r *statsCmd) settingsOf() []*settings {
 	return []*settings{&r.Days.settings, &r.Weeks.settings, &r.Months.settings, &r.Retention.settings, &r.Range.settings}
 }
 
-// activesText is a number for people.
+// activesText formats a count for people.
 func activesText(c activity.Count) string {
 	text := strconv.FormatInt(c.Actives, 10)
 	if !c.Exact {
@@ -41,12 +41,12 @@ func activesText(c activity.Count) string {
 	return text
 }
 
-// kept opens the database and calls fn with what it has.
+// kept opens the database and calls fn with its counts.
 func (s *settings) kept(ctx context.Context, c *console, fn func(activity.Admin) error) error {
 	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(activity.NewAdmin(db)) })
 }
 
-// statsPage is how much of a list is wanted.
+// statsPage selects the size of a list.
 type statsPage struct {
 	settings
 	Limit int `default:"30" help:"How many at most, the newest first; 1 to 1000."`
@@ -60,10 +60,10 @@ func (p *statsPage) Validate() error {
 	return nil
 }
 
-// nothingCounted is what a table without a row says.
+// nothingCounted is the text of a table without rows.
 const nothingCounted = "Nothing was counted yet."
 
-// table writes rows of cells below their names.
+// table writes rows of cells below their headers.
 func table(w io.Writer, names string, rows [][]string) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, nothingCounted)
@@ -83,7 +83,7 @@ type statsDaysCmd struct{ statsPage }
 type dayView struct {
 	Day string `json:"day"`
 	activity.Count
-	Closed  bool     `json:"closed"` // it has ended, and was counted after its end
+	Closed  bool     `json:"closed"` // the day has ended, and was counted after its end
 	Updated api.Time `json:"updated"`
 }
 
@@ -103,7 +103,7 @@ func (cmd *statsDaysCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// goes tells how far a number goes that is not whole.
+// goes returns the text for how far an incomplete count goes.
 func goes(whole bool, far string) string {
 	if whole {
 		return "whole"
@@ -117,7 +117,7 @@ type rangeView struct {
 	Month   string `json:"month,omitempty"`
 	First   string `json:"first"`
 	Last    string `json:"last"`
-	Through string `json:"through"` // the last day that is counted in
+	Through string `json:"through"` // the last day that is included
 	activity.Count
 	Updated api.Time `json:"updated"`
 }
@@ -165,7 +165,7 @@ func (cmd *statsMonthsCmd) Run(ctx context.Context, c *console) error {
 
 type statsRetentionCmd struct{ statsPage }
 
-// cohortView is who registered on a day in the command's JSON.
+// cohortView is the cohort of a day in the command's JSON.
 type cohortView struct {
 	Day   string      `json:"day"`
 	Size  int64       `json:"size"`
@@ -175,10 +175,10 @@ type cohortView struct {
 type afterView struct {
 	Days    int   `json:"days"`
 	Active  int64 `json:"active"`
-	Partial bool  `json:"partial"` // at least so many
+	Partial bool  `json:"partial"` // a lower bound
 }
 
-// shownAfter are the days after registration that have room in a table; JSON has all.
+// shownAfter are the days after registration that a table shows. The JSON has all days.
 var shownAfter = []int{1, 2, 3, 7, 14, 30, 60, 90}
 
 // Run shows cohorts.
@@ -212,7 +212,7 @@ func (cmd *statsRetentionCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// share is how many in a hundred were active some days after.
+// share returns the percentage of users who were active that many days later.
 func (v cohortView) share(days int) string {
 	i := slices.IndexFunc(v.After, func(a afterView) bool { return a.Days == days })
 	if i < 0 {
@@ -231,7 +231,7 @@ type statsRangeCmd struct {
 	To   string `arg:"" help:"The last day."`
 }
 
-// Run counts.
+// Run counts the active users of a range of days.
 func (cmd *statsRangeCmd) Run(ctx context.Context, c *console) (err error) {
 	first, err := dayOf(cmd.From)
 	if err != nil {

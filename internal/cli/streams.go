@@ -33,7 +33,7 @@ type streamView struct {
 	Access   string    `json:"access"`
 	Record   bool      `json:"record"`
 	Created  api.Time  `json:"created"`
-	Since    *api.Time `json:"since,omitempty"` // published since; a node that died is noticed within a minute
+	Since    *api.Time `json:"since,omitempty"` // start of the publication; the death of a node is detected within a minute
 	LastLive *api.Time `json:"last_live,omitempty"`
 }
 
@@ -42,7 +42,7 @@ func viewStream(s live.Stream) streamView {
 		Created: api.At(sqldb.Time(s.Created)), Since: api.AtOrNil(sqldb.TimeOrZero(s.Since)), LastLive: api.AtOrNil(sqldb.TimeOrZero(s.Last))}
 }
 
-// shownTime is a moment as people read it.
+// shownTime formats a time for people.
 func shownTime(t *api.Time) string {
 	if t == nil {
 		return "-"
@@ -50,7 +50,7 @@ func shownTime(t *api.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-// mostStreams is how many streams a list may have.
+// mostStreams is the largest number of streams in a list.
 const mostStreams = 1000
 
 type streamsListCmd struct {
@@ -91,7 +91,7 @@ func (cmd *streamsListCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// someStream is which stream a command is about.
+// someStream names the stream of a command.
 type someStream struct {
 	settings
 	Stream string `arg:"" help:"The stream's id."`
@@ -120,7 +120,7 @@ type recordingView struct {
 	File     string   `json:"file,omitempty"`
 	Fault    string   `json:"fault,omitempty"`
 	Started  api.Time `json:"started"`
-	Duration int64    `json:"duration"` // ms
+	Duration int64    `json:"duration"` // milliseconds
 	Bytes    int64    `json:"bytes"`
 }
 
@@ -154,7 +154,7 @@ type streamsStopCmd struct {
 	Yes bool `help:"Do it unasked."`
 }
 
-// Run has a server send a publisher away.
+// Run lets a server disconnect a publisher.
 func (cmd *streamsStopCmd) Run(ctx context.Context, c *console) error {
 	return cmd.with(ctx, c, func(db *sqldb.DB, s live.Stream) error {
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes %s (%s) is sent away; with the publish key they may come again.", s.Title, s.ID)); err != nil {
@@ -177,7 +177,7 @@ type streamsKeysCmd struct {
 	Yes     bool `help:"Do it unasked."`
 }
 
-// Run gives a stream new keys.
+// Run replaces a stream's keys.
 func (cmd *streamsKeysCmd) Run(ctx context.Context, c *console) error {
 	which := live.Which{Publish: cmd.Publish || !cmd.Play, Play: cmd.Play || !cmd.Publish}
 	return cmd.with(ctx, c, func(db *sqldb.DB, s live.Stream) error {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestJSON_HasTimesOfTheAPI finds fields of the commands' JSON that encoding/json would write without trailing zeros.
+// TestJSON_HasTimesOfTheAPI finds time fields in the commands' JSON that encoding/json would write without trailing
+// zeros.
 func TestJSON_HasTimesOfTheAPI(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil || len(names) == 0 {

@@ -40,7 +40,7 @@ func (r *usersCmd) settingsOf() []*settings {
 		&r.Ban.settings, &r.Unban.settings, &r.Delete.settings, &r.Restore.settings}
 }
 
-// followWait is how long a command waits for a server to follow.
+// followWait is how long a command waits for a server to apply a change.
 const followWait = 10 * time.Second
 
 // userView is an account in the commands' JSON.
@@ -51,9 +51,9 @@ type userView struct {
 	State    string    `json:"state"` // active, banned, deleted or erased
 	Created  api.Time  `json:"created"`
 	Sessions int       `json:"sessions"`
-	Banned   *api.Time `json:"banned_until,omitempty"` // none: for ever
+	Banned   *api.Time `json:"banned_until,omitempty"` // absent: without an end
 	Reason   string    `json:"ban_reason,omitempty"`
-	Erased   *api.Time `json:"erased,omitempty"` // when it will be or was
+	Erased   *api.Time `json:"erased,omitempty"` // time of the past or future erasure
 
 	Bio         string `json:"bio,omitempty"`
 	Avatar      string `json:"avatar,omitempty"`
@@ -68,7 +68,7 @@ type userView struct {
 const (
 	stateActive  = "active"
 	stateBanned  = "banned"
-	stateDeleted = "deleted" // can be brought back
+	stateDeleted = "deleted" // can be restored
 	stateErased  = "erased"
 )
 
@@ -91,7 +91,7 @@ func viewUser(a accounts.Account, now time.Time) userView {
 	return v
 }
 
-// about tells a state and until when it lasts.
+// about returns the state and its end.
 func (v userView) about() string {
 	local := func(t *api.Time) string { return t.Local().Format(time.DateTime) }
 	switch {
@@ -112,7 +112,7 @@ func (s *settings) directory(ctx context.Context, c *console, fn func(accounts.D
 	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(accounts.NewDirectory(db)) })
 }
 
-// someone is which account a command is about.
+// someone names the account of a command.
 type someone struct {
 	settings
 	User string `arg:"" name:"user" help:"The user's id or address."`
@@ -123,7 +123,7 @@ func (cmd *someone) find(ctx context.Context, c *console, fn func(accounts.Direc
 	return cmd.findIn(ctx, c, func(db *sqldb.DB, a accounts.Account) error { return fn(accounts.NewDirectory(db), a) })
 }
 
-// findIn is find for what is not in the accounts' own tables.
+// findIn is find for data outside the accounts' tables.
 func (cmd *someone) findIn(ctx context.Context, c *console, fn func(*sqldb.DB, accounts.Account) error) error {
 	return cmd.database(ctx, c, func(db *sqldb.DB) error {
 		a, err := accounts.NewDirectory(db).Find(ctx, strings.TrimSpace(cmd.User))
@@ -140,8 +140,7 @@ func (cmd *someone) findIn(ctx context.Context, c *console, fn func(*sqldb.DB, a
 	})
 }
 
-// followed waits until a server has followed what was changed of a user, and
-// tells what was done.
+// followed waits until a server has applied a change of a user, and shows the result.
 func (cmd *someone) followed(ctx context.Context, c *console, d accounts.Directory, user accounts.ID, result map[string]any, text string) error {
 	err := wait(ctx, d, user)
 	result["user"], result["followed"] = user.String(), err == nil
@@ -152,7 +151,7 @@ func (cmd *someone) followed(ctx context.Context, c *console, d accounts.Directo
 	return cmp.Or(shown, err)
 }
 
-// errNotFollowed reports a change that no server has followed.
+// errNotFollowed reports a change that no server has applied.
 var errNotFollowed = fmt.Errorf("%w The change stands in the database; servers that run may go by old copies until one has followed", errNotTaken)
 
 func wait(ctx context.Context, d accounts.Directory, user accounts.ID) error {
@@ -176,7 +175,7 @@ func wait(ctx context.Context, d accounts.Directory, user accounts.ID) error {
 	}
 }
 
-// confirmed asks on a terminal; elsewhere somebody must have said --yes.
+// confirmed asks for confirmation on a terminal. Elsewhere it requires --yes.
 func confirmed(c *console, yes bool, question string) error {
 	if yes {
 		return nil
@@ -200,7 +199,7 @@ func agreement(r io.Reader) error {
 	return cmp.Or(err, errDeclined)
 }
 
-// usersPage is which part of a list is wanted.
+// usersPage selects a page of a list.
 type usersPage struct {
 	Limit int    `default:"50" help:"How many at most, up to 1000."`
 	After string `placeholder:"ID" help:"Go on after this account: the last one of the page before."`
@@ -279,7 +278,7 @@ type usersSearchCmd struct {
 	Text string `arg:"" help:"What to look for. Every account is looked at."`
 }
 
-// Run lists one page of what is found, by id.
+// Run lists one page of the results, by id.
 func (cmd *usersSearchCmd) Run(ctx context.Context, c *console) error {
 	after, err := cmd.after()
 	if err != nil {
@@ -303,7 +302,7 @@ func (cmd *usersSearchCmd) Run(ctx context.Context, c *console) error {
 
 type usersShowCmd struct{ someone }
 
-// userPage is an account with what it has to do with others.
+// userPage is an account with figures of its relations to other users.
 type userPage struct {
 	userView
 	Friends     int `json:"friends"`
@@ -312,7 +311,7 @@ type userPage struct {
 	Blocks      int `json:"blocks"`
 }
 
-// Run shows an account, also one that is erased.
+// Run shows an account, even if it is erased.
 func (cmd *usersShowCmd) Run(ctx context.Context, c *console) error {
 	return cmd.findIn(ctx, c, func(db *sqldb.DB, a accounts.Account) error {
 		n, err := social.Count(ctx, db, a.ID)
@@ -356,7 +355,7 @@ func (cmd *usersShowCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// foundBy tells by what others may find a user.
+// foundBy returns how other users may find a user.
 func foundBy(v userView) (by []string) {
 	if v.FindByID {
 		by = append(by, "id")
@@ -382,7 +381,7 @@ type sessionView struct {
 	Used    api.Time `json:"used"`
 }
 
-// Run lists the sessions as SQL knows them: of a last use, ten minutes late.
+// Run lists the sessions in SQL. The time of their last use may be ten minutes old.
 func (cmd *usersSessionsCmd) Run(ctx context.Context, c *console) error {
 	return cmd.find(ctx, c, func(d accounts.Directory, a accounts.Account) error {
 		list, err := d.Sessions(ctx, a.ID)
@@ -543,7 +542,7 @@ func (cmd *usersBanCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// unasked is for commands that never ask, and take the flag of those that do.
+// unasked is for commands that never ask for confirmation, but accept the flag of those that do.
 type unasked struct {
 	Yes bool `help:"Do not ask; this command never does."`
 }
@@ -553,7 +552,7 @@ type usersUnbanCmd struct {
 	unasked
 }
 
-// Run takes a ban back; whoever is not banned stays so.
+// Run ends a ban. It succeeds if there is none.
 func (cmd *usersUnbanCmd) Run(ctx context.Context, c *console) error {
 	return cmd.find(ctx, c, func(d accounts.Directory, a accounts.Account) error {
 		if err := d.Unban(ctx, a.ID); err != nil {
@@ -569,7 +568,7 @@ type usersDeleteCmd struct {
 	Yes bool `help:"Do not ask."`
 }
 
-// Run deletes. A server erases the account when its time has come.
+// Run deletes an account. A server erases it after the grace period.
 func (cmd *usersDeleteCmd) Run(ctx context.Context, c *console) error {
 	cfg, _, err := cmd.load()
 	if err != nil {
@@ -600,7 +599,7 @@ type usersRestoreCmd struct {
 	unasked
 }
 
-// Run takes a deletion back.
+// Run cancels a deletion.
 func (cmd *usersRestoreCmd) Run(ctx context.Context, c *console) error {
 	return cmd.find(ctx, c, func(d accounts.Directory, a accounts.Account) error {
 		if err := d.Restore(ctx, a.ID); err != nil {

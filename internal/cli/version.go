@@ -11,17 +11,17 @@ import (
 
 type versionCmd struct{}
 
-// versionFlag is the command as a flag, which people try first.
+// versionFlag is the command as a flag, because people try it first.
 type versionFlag bool
 
-// BeforeReset runs before any command would.
+// BeforeReset runs before any command.
 func (versionFlag) BeforeReset(c *console, k *kong.Kong) error {
 	err := versionCmd{}.Run(c)
 	k.Exit(exitCode(err))
 	return err
 }
 
-// Run says which build this is.
+// Run shows the build.
 func (versionCmd) Run(c *console) error {
 	b := obs.Build()
 	return c.result(b, func(w io.Writer) error {

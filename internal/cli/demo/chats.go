@@ -4,28 +4,28 @@ import "time"
 
 // A line is a message of a chat in the demo.
 type line struct {
-	from     int           // who sends it, by their place in the cast
-	ago      time.Duration // before the demo
+	from     int           // the sender, by index in the cast
+	ago      time.Duration // how long before the demo
 	text     string
-	replyTo  int    // the line that it answers, from 1; 0: none
+	replyTo  int    // the line it replies to, from 1; 0 for none
 	emoji    string // the reaction of by
 	by       int
 	mentions []int
-	picture  string // what can be seen on the picture that is sent
-	file     string // the name of a file that is sent
-	recall   bool   // it is taken back a minute later
+	picture  string // what the sent picture shows
+	file     string // the name of a sent file
+	recall   bool   // recalled a minute later
 }
 
 // A chat is one of Ada's chats in the demo.
 type chat struct {
-	with   int // the other user; ada: it is a group's
+	with   int // the other user; ada means a group
 	group  *group
-	unread int // the last lines, which Ada has not read
+	unread int // the number of last lines that Ada has not read
 	pinned bool
 	lines  []line
 }
 
-// A group is made and joined before its chat begins.
+// A group is created and joined before its chat begins.
 type group struct {
 	owner        int
 	name         string
@@ -96,11 +96,11 @@ var chats = []chat{
 	}},
 }
 
-// friends are Ada's friends and their requests. All members of her chats and of her own group are among them.
+// friends are Ada's friends and friend requests. They include all members of her chats and of her own group.
 var friends = []struct {
 	who     int
-	part    float64 // of the time since both have been here
-	asks    bool    // the friend has asked; else Ada has
+	part    float64 // the part of the time since both have accounts
+	asks    bool    // the friend has sent the request; otherwise Ada has
 	message string
 	remark  string
 	tag     string
@@ -112,10 +112,10 @@ var friends = []struct {
 	{10, 0.8, true, "", "", ""}, {19, 0.45, true, "", "", "walks"}, {25, 0.3, false, "", "", "walks"}, {28, 0.25, true, "Hello from Oslo", "", ""}, {quinn, 0.2, true, "", "", ""},
 }
 
-// comments are the danmaku of the film.
+// comments are the danmaku on the film.
 var comments = []struct {
 	from  int
-	at    time.Duration // in the film
+	at    time.Duration // position in the film
 	text  string
 	color int
 	mode  string

@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// clock is the clock of a demo while it is filled. It does not run by itself.
+// clock is the clock of a demo while it is filled. It does not advance by itself.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -35,12 +35,12 @@ func (c *clock) set(at time.Time) {
 	c.at = at
 }
 
-// story is what one member of the cast has done day by day.
+// story is the history of one member of the cast, day by day.
 type story struct {
 	joined  time.Time
-	rows    []row     // in the order of their times
-	last    time.Time // of the last row
-	days    int64     // check-ins
+	rows    []row     // ordered by time
+	last    time.Time // time of the last row
+	days    int64     // number of check-ins
 	history streak.History
 }
 
@@ -56,20 +56,21 @@ type row struct {
 	Minutes int    `json:"minutes,omitempty"`
 }
 
-// adasGaps are the days that Ada missed in the past weeks, by how many days ago they were. Freezes cover the first of a gap and
-// leave some that she can make up.
+// adasGaps are the days that Ada missed in the past weeks, as numbers of days ago. Freezes cover the first days of a
+// gap, and she can make up some of the other days.
 var adasGaps = map[int]bool{12: true, 13: true, 14: true, 15: true, 21: true, 22: true, 23: true, 24: true}
 
-// year returns what the cast has done on each day of the past year, the same for the same day. Missed days have freezes by the rules.
+// year returns the history of the cast for each day of the past year. The same day returns the same history. Freezes
+// cover missed days by the rules.
 func year(now time.Time, rules checkin.Settings) []story {
 	freezes := streak.Freezes{Every: rules.FreezeEvery, Max: rules.FreezeMax}
 	random := rand.New(rand.NewPCG(1, 1))
 	out := make([]story, len(cast))
 	for i := range cast {
-		diligence := 0.45 + 0.54*random.Float64() // of ten days, four to nearly all
-		run := 3 + random.IntN(30)                // days in a row until yesterday
+		diligence := 0.45 + 0.54*random.Float64() // active on four to nearly all of ten days
+		run := 3 + random.IntN(30)                // length of the run of days that ends yesterday
 		if i%6 == 5 {
-			run = 0 // has not been here for some days
+			run = 0 // absent for some days
 		}
 		since := 90 + random.IntN(275)
 		if i == ada {
@@ -82,9 +83,9 @@ func year(now time.Time, rules checkin.Settings) []story {
 			here := random.Float64() < diligence
 			switch {
 			case back == since:
-				here = true // the account was opened by a check-in
+				here = true // the first check-in creates the account
 			case i == ada && back <= 30:
-				here = back > 0 && !adasGaps[back] // the visitor checks in today
+				here = back > 0 && !adasGaps[back] // the visitor has not checked in today
 			case back == 0:
 				here = run > 0 && at.Before(now.Add(-10*time.Minute))
 			case back <= run:
@@ -118,7 +119,7 @@ func (s *story) checkIn(i int, freezes streak.Freezes, day civil.Day, at time.Ti
 	}
 }
 
-// write imports the stories. Each account is opened at the time of its first check-in.
+// write imports the stories. Each account is created at the time of its first check-in.
 func write(ctx context.Context, db *sqldb.DB, clock *clock, now time.Time, stories []story) (people, days int64, err error) {
 	load := func(rows []row) error {
 		var file bytes.Buffer
@@ -128,7 +129,7 @@ func write(ctx context.Context, db *sqldb.DB, clock *clock, now time.Time, stori
 				return err
 			}
 		}
-		var wrong error // with a row: a fault of this package
+		var wrong error // a row is wrong: a fault of this package
 		sum, err := transfer.Import(ctx, db, &file, transfer.ImportOptions{
 			Format: transfer.JSONL, CreateAccounts: true, MaxFaults: 1,
 			Fault:    func(f transfer.Fault) { wrong = f },

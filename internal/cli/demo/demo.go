@@ -22,7 +22,7 @@ const domain = "@demo.example"
 // person is a member of the cast.
 type person struct{ name, zone, bio string }
 
-// The members of the cast that have a part of their own, by their places in it. The visitor signs in as ada.
+// Indexes of the members of the cast with a part of their own. The visitor logs in as ada.
 const (
 	ada      = 0
 	bo       = 1
@@ -66,18 +66,19 @@ func address(i int) string {
 	return fmt.Sprintf("person%d%s", i, domain)
 }
 
-// Filled is what [Fill] has written.
+// Filled is the result of [Fill].
 type Filled struct {
-	Existed      bool // the demo was there already: nothing was written
+	Existed      bool // the demo already existed: nothing was written
 	People, Days int64
 	Friendships  int
 	Messages     int
 	LogIn        string // the visitor's address
 }
 
-// Fill migrates the database that cfg names and fills it if it has no accounts. If it holds a whole demo, Fill changes
-// nothing. A database with other accounts is an error. Fill is not one transaction: an interrupted one leaves a part, which
-// a later Fill refuses. No other process may use the database's accounts meanwhile.
+// Fill migrates the database that cfg names and fills it if it has no accounts. If it already has a complete demo, Fill
+// changes nothing. It returns an error if the database has other accounts. Fill is not one transaction: an interrupted
+// Fill leaves a partial demo, which a later Fill refuses. No other process may use the accounts of the database during
+// Fill.
 func Fill(ctx context.Context, cfg app.Config) (out Filled, err error) {
 	now := time.Now()
 	clock := &clock{at: now}
@@ -134,7 +135,7 @@ const (
 // maxRate is the number of requests a minute that such a key may make.
 const maxRate = 1_000_000
 
-// existing reports whether db holds a whole demo. Other accounts are an error.
+// existing reports whether db has a complete demo. It returns an error if db has other accounts.
 func existing(ctx context.Context, db *sqldb.DB) (bool, error) {
 	found, err := accounts.NewDirectory(db).List(ctx, accounts.ID{}, 1)
 	if err != nil || len(found) == 0 {
@@ -153,7 +154,7 @@ func existing(ctx context.Context, db *sqldb.DB) (bool, error) {
 	return true, nil
 }
 
-// checkOlder refuses a database of an earlier version that has accounts of people: it is not migrated.
+// checkOlder returns an error if a database of an earlier version has accounts, because it must not be migrated.
 func checkOlder(ctx context.Context, db *sqldb.DB) error {
 	have, _, err := db.Version(ctx)
 	if err != nil || have == 0 || have == migrations.Newest() {
@@ -167,12 +168,12 @@ func checkOlder(ctx context.Context, db *sqldb.DB) error {
 	return err
 }
 
-// otherAccounts refuses a database with accounts that are not a demo's.
+// otherAccounts returns the error for a database with accounts that are not a demo's.
 func otherAccounts(db *sqldb.DB) error {
 	return fmt.Errorf("%s has accounts already that are not a demo's, and was not changed: name another folder with --data, or another database with --sql", db)
 }
 
-// users returns the accounts of the cast, by their places in it.
+// users returns the accounts of the cast, in the order of the cast.
 func users(ctx context.Context, db *sqldb.DB) ([]accounts.User, error) {
 	emails := make([]string, len(cast))
 	for i := range cast {
@@ -193,5 +194,5 @@ func users(ctx context.Context, db *sqldb.DB) ([]accounts.User, error) {
 	return out, nil
 }
 
-// clockOf is the clock of a member of the cast, who never changes their zone.
+// clockOf returns the calendar of a member of the cast, who never changes the time zone.
 func clockOf(i int) civil.Clock { return civil.Clock{Zone: cast[i].zone} }

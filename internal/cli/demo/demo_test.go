@@ -22,10 +22,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// rules are those of a server without settings.
+// rules are the rules of a server with default settings.
 var rules = checkin.Settings{MakeupDays: 30, MakeupLimit: 3, FreezeEvery: 10, FreezeMax: 2}
 
-// TestYear_FollowsTheRulesOfFreezes replays the rules on the days that were missed.
+// TestYear_FollowsTheRulesOfFreezes replays the rules on the missed days.
 func TestYear_FollowsTheRulesOfFreezes(t *testing.T) {
 	for _, now := range []time.Time{time.Date(2026, 3, 1, 0, 5, 0, 0, time.UTC), time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)} {
 		for i, s := range year(now, rules) {
@@ -51,7 +51,7 @@ func TestYear_FollowsTheRulesOfFreezes(t *testing.T) {
 	}
 }
 
-// visitor signs a member of the cast in to a server.
+// visitor logs a member of the cast in to a server.
 func visitor(t *testing.T, s *testkit.Server, db *sqldb.DB, i int, key string) *client.Client {
 	t.Helper()
 	found, err := users(t.Context(), db)
@@ -225,7 +225,7 @@ func TestDemo_ShowsEachAreaWithoutContradictions(t *testing.T) {
 	}
 }
 
-// checkIns compares what the page shows of Ada's days.
+// checkIns compares what the page shows about Ada's days.
 func checkIns(t *testing.T, c *client.Client, now time.Time) {
 	ctx := t.Context()
 	status, err := c.CheckinStatus(ctx)
@@ -259,7 +259,7 @@ func checkIns(t *testing.T, c *client.Client, now time.Time) {
 	}
 	for _, board := range []string{"streak", "total_days", "week", "month"} {
 		got, err := c.Board(ctx, board, client.BoardQuery{Limit: 50})
-		least := map[string]int{"streak": 20, "total_days": 20}[board] // a week or a month may have begun just now
+		least := map[string]int{"streak": 20, "total_days": 20}[board] // a week or a month may have just begun
 		if err != nil || len(got.Entries) < least {
 			t.Errorf("got %d on the board %s, %v; want %d at least", len(got.Entries), board, err, least)
 			continue
@@ -274,7 +274,7 @@ func checkIns(t *testing.T, c *client.Client, now time.Time) {
 	}
 }
 
-// rooms has the demo played: users are on line, the film begins again, and the stream is on the air.
+// rooms plays the demo: users are online, the film restarts, and the stream is live.
 func rooms(t *testing.T, server *testkit.Server, db *sqldb.DB, c *client.Client) {
 	mine, err := c.MyRooms(t.Context(), "", 10)
 	if err != nil || len(mine.Rooms) != 2 {

@@ -1,7 +1,9 @@
-// Package demo fills an empty database for a visitor who wants to see what Stoa does: a cast of some dozen people, a year of
-// their check-ins, their friendships, chats, groups, files, notices, rooms and a live stream. The visitor signs in as Ada.
+// Package demo fills an empty database for visitors who want to see what Stoa does. The demo has a cast of some dozen
+// users with a year of check-ins. It also has friendships, chats, groups, files, notices, rooms and a live stream. The
+// visitor logs in as Ada.
 //
-// [Fill] imports the check-ins, with the freezes that the rules of package streak spend on missed days. Everything else the
-// cast does over the API of a node whose clock is in the past, so that each domain applies its own rules. [Play] lets some of
-// the cast connect to a running server: they are on line, watch a room, and publish a stream. Package cli has the command.
+// [Fill] imports the check-ins, with the freezes that the rules of package streak spend on missed days. The cast does
+// everything else through the API of a node whose clock is in the past, so that each domain applies its own rules.
+// [Play] connects some members of the cast to a running server. They are online, watch a room, and publish a stream.
+// Package cli has the command.
 package demo

@@ -12,15 +12,15 @@ import (
 // encode writes a picture as PNG.
 func encode(img image.Image) []byte {
 	var b bytes.Buffer
-	_ = png.Encode(&b, img) // into memory
+	_ = png.Encode(&b, img) // writes to memory
 	return b.Bytes()
 }
 
-// avatar is the picture of a member of the cast: a pattern of squares that is the same on the left and on the right.
+// avatar returns the picture of a member of the cast: a pattern of squares with equal left and right halves.
 func avatar(i int) []byte {
 	const side, cells, rim = 256, 5, 28
 	random := rand.New(rand.NewPCG(7, uint64(i)))
-	hue := float64(i) * 137.5 // neighbours in the cast get colours that differ
+	hue := float64(i) * 137.5 // neighbours in the cast get different colours
 	back, front := shade(hue, 0.25, 0.97), shade(hue+20, 0.62, 0.62)
 	img := image.NewRGBA(image.Rect(0, 0, side, side))
 	var filled [cells][cells]bool
@@ -42,7 +42,8 @@ func avatar(i int) []byte {
 	return encode(img)
 }
 
-// sunset is a picture of a lake with hills behind it; each seed has other hills, and it is half as wide again as it is high.
+// sunset returns a picture of a lake in front of hills. Each seed gives other hills, and the width is 1.5 times the
+// height.
 func sunset(seed, height int) []byte {
 	width, unit := height*3/2, float64(height)/640
 	shore, sunX, sunY, sun := height*5/8, height*31/32, height*31/64, height*13/160
@@ -70,7 +71,7 @@ func sunset(seed, height int) []byte {
 				img.SetRGBA(x, y, at(x, y))
 				continue
 			}
-			wave := int(3 * unit * math.Sin(float64(y*y)/unit/unit/180+float64(x)/unit/60)) // the water mirrors what is above it
+			wave := int(3 * unit * math.Sin(float64(y*y)/unit/unit/180+float64(x)/unit/60)) // the water mirrors the picture above it
 			c := at(min(max(x+wave, 0), width-1), max(2*shore-y, 0))
 			img.SetRGBA(x, y, color.RGBA{c.R / 5 * 4, c.G / 5 * 4, c.B / 8 * 7, 255})
 		}
@@ -78,7 +79,7 @@ func sunset(seed, height int) []byte {
 	return encode(img)
 }
 
-// shade is a colour by hue in degrees, saturation and value, both 0 to 1.
+// shade returns a colour by hue in degrees, saturation and value, both 0 to 1.
 func shade(hue, saturation, value float64) color.RGBA {
 	part := func(n float64) uint8 {
 		k := math.Mod(n+hue/60, 6)

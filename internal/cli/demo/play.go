@@ -23,33 +23,34 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// connected are the members of the cast who are on line while a demo is played, and their status.
+// connected are the members of the cast who are online during a demo, and their status.
 var connected = map[int]string{
 	bo: "online", mingyuan: "online", eunji: "online", hana: "away", jonas: "online", lin: "away", quinn: "busy", petra: "online", 28: "online",
 }
 
-// audience are those of them who watch in each room. The first one in [FilmRoom] reports the end of the film.
+// audience lists the viewers of each room. The first one in [FilmRoom] reports the end of the film.
 var audience = map[string][]int{FilmRoom: {bo, mingyuan, hana}, LiveRoom: {quinn}}
 
 // again is the pause before a failed call is retried.
 const again = 2 * time.Second
 
-// player is a demo that is played on a running server.
+// player plays a demo on a running server.
 type player struct {
 	url     string
 	log     *slog.Logger
 	clients map[int]*client.Client
 }
 
-// Play connects some of the cast of the demo in db to the server at url until ctx ends: they are on line, watch the film
-// in [FilmRoom], which begins again at its end, and one publishes the stream of [LiveRoom]. Before it returns they sign out.
+// Play connects some members of the cast of the demo in db to the server at url until ctx ends. They are online and
+// watch the film in [FilmRoom], which restarts at its end. One member publishes the stream of [LiveRoom]. Before Play
+// returns, they log out.
 func Play(ctx context.Context, db *sqldb.DB, url string, log *slog.Logger) (err error) {
 	found, err := users(ctx, db)
 	if err != nil {
 		return err
 	}
 	keys := servicekeys.NewAdmin(db)
-	if err := keys.Revoke(ctx, playKey); err != nil && !errors.Is(err, servicekeys.ErrUnknown) { // of a process that was killed
+	if err := keys.Revoke(ctx, playKey); err != nil && !errors.Is(err, servicekeys.ErrUnknown) { // left by a process that was killed
 		return err
 	}
 	_, key, err := keys.Create(ctx, playKey, []servicekeys.Scope{servicekeys.TokensIssue}, maxRate, 0)
@@ -83,7 +84,7 @@ func Play(ctx context.Context, db *sqldb.DB, url string, log *slog.Logger) (err 
 	var all sync.WaitGroup
 	run := func(what string, fn func() error) {
 		all.Go(func() {
-			if err := fn(); ctx.Err() == nil { // the visitor has closed the room, or logged the device out
+			if err := fn(); ctx.Err() == nil { // the visitor has closed the room, or logged out the device
 				log.Warn("demo: "+what, "err", err)
 			}
 		})
@@ -108,7 +109,7 @@ func Play(ctx context.Context, db *sqldb.DB, url string, log *slog.Logger) (err 
 	return nil
 }
 
-// leave signs the cast out.
+// leave logs the cast out.
 func (p *player) leave(ctx context.Context, keys servicekeys.Admin) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -129,7 +130,7 @@ func (p *player) room(ctx context.Context, member int, name string) (string, err
 	return "", errors.Join(err, fmt.Errorf("the demo lacks the room %q", name))
 }
 
-// watch has a member of the cast watch a room. It signals changes of what is on.
+// watch lets a member of the cast watch a room. It signals changes of the playback.
 func (p *player) watch(ctx context.Context, socket *client.Socket, room string, moved chan<- struct{}) error {
 	signal := func() {
 		select {
@@ -144,12 +145,12 @@ func (p *player) watch(ctx context.Context, socket *client.Socket, room string, 
 	}})
 }
 
-// rewind reports each end of what is on, as a player does.
+// rewind reports each end of the current item, as a player does.
 func (p *player) rewind(ctx context.Context, c *client.Client, room string, moved <-chan struct{}) error {
 	for {
 		wait, err := p.ended(ctx, c, room)
 		if err != nil {
-			wait = again // another viewer may have been first
+			wait = again // another viewer may have reported it first
 		}
 		select {
 		case <-ctx.Done():
@@ -160,7 +161,7 @@ func (p *player) rewind(ctx context.Context, c *client.Client, room string, move
 	}
 }
 
-// ended reports the end of what is on, if it has ended, and returns how long it lasts otherwise.
+// ended reports the end of the current item if it has ended. Otherwise it returns the remaining time.
 func (p *player) ended(ctx context.Context, c *client.Client, room string) (wait time.Duration, err error) {
 	scene, err := c.RoomScene(ctx, room)
 	if err != nil {
@@ -183,7 +184,7 @@ func (p *player) ended(ctx context.Context, c *client.Client, room string) (wait
 	return time.Minute, nil // an event of the room ends the wait
 }
 
-// broadcast publishes the server's sample video as a live stream, again and again.
+// broadcast publishes the server's sample video as a live stream, in a loop.
 func (p *player) broadcast(ctx context.Context, c *client.Client) error {
 	frames, err := p.sample(ctx)
 	if err != nil {
@@ -257,7 +258,7 @@ func (p *player) publish(ctx context.Context, c *client.Client, frames []frame) 
 	if len(mine.Streams) == 0 {
 		return errors.New("the stream is gone")
 	}
-	// The server is this process: both ends have the loopback interface, also on a machine without a network.
+	// The server is this process. Both ends use the loopback interface, also on a machine without a network.
 	settings := webrtc.SettingEngine{}
 	settings.SetIncludeLoopbackCandidate(true)
 	pc, err := webrtc.NewAPI(webrtc.WithSettingEngine(settings)).NewPeerConnection(webrtc.Configuration{})
@@ -350,7 +351,7 @@ func (p *player) negotiate(ctx context.Context, pc *webrtc.PeerConnection, at, t
 	return whip{location.String(), token}, pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: string(answer)})
 }
 
-// end ends the session. The server notices the end of the connection by itself, too.
+// end ends the session. The server also notices the end of the connection by itself.
 func (w whip) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

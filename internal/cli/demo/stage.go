@@ -23,12 +23,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
-// stage is a node where the cast acts, in the order of its clock.
+// stage is a node where the cast acts, in the order of the stage's clock.
 type stage struct {
 	ctx     context.Context //nolint:containedctx // a stage is one call of Fill
 	db      *sqldb.DB
 	clock   *clock
-	now     time.Time // when the demo is filled
+	now     time.Time // the time at which the demo is filled
 	stories []story
 	users   []accounts.User
 
@@ -43,13 +43,13 @@ type stage struct {
 	url  string
 }
 
-// act is something that happens at a time before the demo.
+// act is an action at a time before the demo.
 type act struct {
 	ago time.Duration
 	do  func() error
 }
 
-// session is the lifetime of tokens on a stage: each member signs in once for the whole year.
+// session is the lifetime of tokens on a stage, because each member logs in once for the whole year.
 const session = 2 * 366 * 24 * time.Hour
 
 // open starts the node. It uses the database and the files of cfg and an embedded Redis. It sends no mail and no webhook.
@@ -84,7 +84,7 @@ func (s *stage) open(cfg app.Config, key string) (err error) {
 	return err
 }
 
-// close signs the cast out and stops the node.
+// close logs the cast out and stops the node.
 func (s *stage) close() error {
 	for i := range s.clients {
 		if err := s.service.LogOutUser(s.ctx, s.id(i)); err != nil {
@@ -99,13 +99,13 @@ func (s *stage) id(i int) string { return s.users[i].ID.String() }
 // at adds an act.
 func (s *stage) at(ago time.Duration, do func() error) { s.acts = append(s.acts, act{ago, do}) }
 
-// as returns the client of a member of the cast, who is seen at this time.
+// as returns the client of a member of the cast, and records that the member is active now.
 func (s *stage) as(i int) *client.Client {
 	s.seen[s.users[i].ID] = s.clock.Now()
 	return s.clients[i]
 }
 
-// signIn makes the client of a member of the cast.
+// signIn creates the client of a member of the cast.
 func (s *stage) signIn(i int) error {
 	tokens, err := s.service.IssueTokens(s.ctx, s.id(i), api.ServiceTokens{Device: "Demo"})
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *stage) perform() error {
 		}
 	}
 	s.clock.set(s.now)
-	for i, story := range s.stories { // a check-in may be what a member did last
+	for i, story := range s.stories { // a check-in may be a member's last action
 		if id := s.users[i].ID; story.last.After(s.seen[id]) {
 			s.seen[id] = story.last
 		}
@@ -145,7 +145,7 @@ func (s *stage) perform() error {
 	return presence.WriteSeen(s.ctx, s.db, s.seen)
 }
 
-// introduce sets the picture of a member of the cast, except of a few, and the bio.
+// introduce sets the bio and, for most members of the cast, the picture.
 func (s *stage) introduce(i int) error {
 	if i%7 != 5 {
 		if _, err := s.as(i).SetAvatar(s.ctx, avatar(i)); err != nil {
@@ -159,12 +159,13 @@ func (s *stage) introduce(i int) error {
 	return err
 }
 
-// both returns how long two members of the cast have both had accounts.
+// both returns how long both of two members of the cast have had accounts.
 func (s *stage) both(a, b int) time.Duration {
 	return min(s.now.Sub(s.stories[a].joined), s.now.Sub(s.stories[b].joined)) - time.Hour
 }
 
-// befriend makes friendships over the months: of Ada, and of neighbours in the cast. Some requests wait, and Ada blocks a user.
+// befriend creates friendships over the months: of Ada, and of neighbours in the cast. Some requests stay pending, and
+// Ada blocks a user.
 func (s *stage) befriend() {
 	for _, f := range friends {
 		from, to := ada, f.who
@@ -201,7 +202,7 @@ func (s *stage) befriend() {
 	s.at(40*24*time.Hour, func() error { return s.as(ada).Block(s.ctx, s.id(omar)) })
 }
 
-// ask sends a friend request, and returns where its id will be.
+// ask sends a friend request. It returns a pointer that will contain the request's id.
 func (s *stage) ask(from, to int, ago time.Duration, message string) (request *string) {
 	request = new(string)
 	s.at(ago, func() error {
@@ -212,7 +213,7 @@ func (s *stage) ask(from, to int, ago time.Duration, message string) (request *s
 	return request
 }
 
-// meet makes a friendship: from asks, and to accepts some hours later.
+// meet creates a friendship: from sends a request, and to accepts it some hours later.
 func (s *stage) meet(from, to int, ago time.Duration, message string) {
 	ago = min(ago, s.both(from, to))
 	request := s.ask(from, to, ago, message)
@@ -223,7 +224,7 @@ func (s *stage) meet(from, to int, ago time.Duration, message string) {
 	})
 }
 
-// converse adds a chat. At its end the others have read it, and Ada has read all but the last messages.
+// converse adds a chat. At its end, all others have read it, and Ada has read all but the last messages.
 func (s *stage) converse(c *chat) {
 	var in func(i int) string // the chat's id for a member
 	others := []int{c.with}
@@ -315,7 +316,7 @@ var files = map[string]string{
 	"minutes.txt": "Who brings what: Petra cake, Jonas tea, Hana dry socks.\n",
 }
 
-// fileAway sends files from user to user: one is whole, and one waits until Ada accepts it.
+// fileAway sends files between users: one is complete, and one waits until Ada accepts it.
 func (s *stage) fileAway() {
 	s.at(2*24*time.Hour, func() error {
 		t, err := s.as(jonas).OfferFile(s.ctx, api.TransferOffer{To: s.id(ada), Name: "route.txt", Size: int64(len(files["route.txt"]))})
@@ -344,7 +345,7 @@ func (s *stage) announce() {
 	})
 }
 
-// gather makes two rooms: one loops a film, the other shows a live stream.
+// gather creates two rooms: one loops a film, the other shows a live stream.
 func (s *stage) gather() {
 	var film, studio string
 	var item api.RoomItem
@@ -411,7 +412,7 @@ const (
 	LiveRoom = "Eun-ji, live"
 )
 
-// load puts an item on and plays it.
+// load loads an item and plays it.
 func (s *stage) load(who int, room, item string) error {
 	on, err := s.as(who).Playback(s.ctx, room)
 	if err != nil {

@@ -30,8 +30,8 @@ func keyFamilies(_ context.Context, w io.Writer, _ Program) error {
 
 const metricsIntro = "`GET /metrics` has these in the Prometheus format, besides those of the Go runtime (`go_…`) and of the process (`process_…`).\n\n"
 
-// metrics writes the server's own metrics; what the runtime and the operating
-// system add differs from build to build.
+// metrics writes the server's own metrics. It omits those of the runtime and the operating system, because they differ
+// between builds.
 func metrics(ctx context.Context, w io.Writer, _ Program) error {
 	d, err := app.Describe(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines,
 	"What is for operators is served at `admin_addr`; without that at `addr`, if it is loopback and no proxy is trusted, else nowhere.\n",
 	web.DefaultLimit.Max, web.DefaultLimit.Window.Seconds())
 
-// document is what the reference takes from an OpenAPI document.
+// document has the parts of an OpenAPI document that the reference uses.
 type document struct {
 	Paths map[string]map[string]struct {
 		OperationID, Summary, Description string
@@ -78,13 +78,12 @@ type payload struct {
 	}
 }
 
-// name returns the name of the JSON type, or else the media type; "" when there is
-// none.
+// name returns the name of the JSON type, or else the media type. It returns "" if there is neither.
 func (p *payload) name() string {
 	if p == nil {
 		return ""
 	}
-	for media, c := range p.Content { // one
+	for media, c := range p.Content { // there is only one
 		if c.Schema.Ref != "" {
 			return path.Base(c.Schema.Ref)
 		}
@@ -103,7 +102,7 @@ type operation struct {
 
 type refusal struct{ status, code, text string }
 
-// refusalText is how package web lists the refusals of one status.
+// refusalText matches one refusal in the list that package web writes for a status.
 var refusalText = regexp.MustCompile("^`([^`]+)`: (.+)$")
 
 func operations(openAPI []byte) ([]operation, error) {
@@ -155,8 +154,7 @@ func quoted(s string) string {
 	return "`" + s + "`"
 }
 
-// routes writes the operations by tag. Refusals that operations of several tags
-// share stand in a table of their own.
+// routes writes the operations by tag. Refusals that operations of several tags share are in a separate table.
 func routes(ctx context.Context, w io.Writer, _ Program) error {
 	d, err := app.Describe(ctx)
 	if err != nil {
