@@ -33,7 +33,7 @@ func newCluster(t *testing.T, nodes ...string) *cluster {
 	c := &cluster{t: t, redis: redistest.InMemory(t), sql: sqldbtest.Engines(t)[0].Open(t), nodes: map[string]*node{}}
 	for _, name := range nodes {
 		c.start(name)
-		bubble.Sleep(300 * time.Millisecond) // their rounds are at different times
+		bubble.Sleep(300 * time.Millisecond) // so that their rounds are at different times
 	}
 	bubble.Sleep(3 * time.Second)
 	return c
@@ -44,7 +44,7 @@ func (c *cluster) start(name string) *node {
 	wire := c.redis.Wire()
 	n := &node{domain: newDomainOn(c.t, redistest.OpenConfig(c.t, wire.Config()), c.sql, name), wire: wire}
 	n.repeatAfter, n.cfg.Every = slowCommit, time.Second
-	for _, other := range c.nodes { // SQL has one log
+	for _, other := range c.nodes { // all nodes share one SQL log
 		for row, at := range other.log {
 			n.commit(row, at)
 		}
@@ -66,7 +66,7 @@ func (c *cluster) commitLate(row int, at time.Time) {
 	}
 }
 
-// mark returns the mark of a node, read by another one.
+// mark returns the mark of a node, as another node reads it.
 func (c *cluster) mark(of, by string) string {
 	c.t.Helper()
 	return c.nodes[by].markOf(c.t, of)
@@ -80,7 +80,7 @@ func (c *cluster) lacks(by string, row int) {
 	}
 }
 
-// afterFirstReplay waits until n1, which has died, has been replayed for once.
+// afterFirstReplay waits until another node has replayed once for n1, which has died.
 func (c *cluster) afterFirstReplay(by string) {
 	c.t.Helper()
 	bubble.Sleep(dead + 2*time.Second)
@@ -167,7 +167,8 @@ func TestDeadNode_SecondReplaySurvivesRestartOfAllNodes(t *testing.T) {
 	})
 }
 
-// The second replay takes long: its node lives meanwhile, answers from Redis, and is the only one that replays.
+// The second replay takes long. Meanwhile its node counts as live and returns data from Redis, and no other node
+// replays.
 func TestDeadNode_SecondReplayKeepsItsNodeAlive(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "n2", "n3")
@@ -224,7 +225,7 @@ func TestDeadNode_FailedSecondReplayIsRetriedAndRedisTrusted(t *testing.T) {
 		c.commitLate(1, at)
 		bubble.Sleep(slowCommit)
 		n2.hold <- errors.New("sql is away")
-		bubble.Sleep(10 * time.Millisecond) // the round ends, and no other one begins
+		bubble.Sleep(10 * time.Millisecond) // the round ends, and no other round begins
 		if mark := c.mark("n1", "n2"); !hasSign(mark, signReplayed) || !n2.Up() || hasSign(c.mark("n2", "n2"), signBehind) {
 			t.Errorf("after a failure: n1 has the mark %q, n2 %q, and Redis is trusted: %v", mark, c.mark("n2", "n2"), n2.Up())
 		}
@@ -237,7 +238,8 @@ func TestDeadNode_FailedSecondReplayIsRetriedAndRedisTrusted(t *testing.T) {
 	})
 }
 
-// The mark in Redis of a node that is cut off is replayed from twice and removed; the one in SQL is when the node dies.
+// For the mark in Redis of a node that is cut off, other nodes replay twice and remove the mark. They do the same for
+// its mark in SQL after the node dies.
 func TestDeadNode_LateCommitOfANodeThatWasCutOffReachesRedis(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "n2")
@@ -292,7 +294,7 @@ func TestDeadNode_LateCommitReachesARedisThatWasEmptied(t *testing.T) {
 	})
 }
 
-// A node that was taken for dead comes back: the mark is its own again.
+// A node that was considered dead is connected again: it writes its own mark again.
 func TestDeadNode_ThatLivesTakesItsMarkBack(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "n2")
@@ -313,7 +315,7 @@ func TestDeadNode_ThatLivesTakesItsMarkBack(t *testing.T) {
 	})
 }
 
-// A node that starts has the time of the first replay only from another clock, which may differ by the margin.
+// A starting node has the time of the first replay only from another clock, which may differ by the margin.
 func TestDeadNode_SecondReplayIsNotEarlyByAnotherClock(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -326,7 +328,7 @@ func TestDeadNode_SecondReplayIsNotEarlyByAnotherClock(t *testing.T) {
 		} {
 			mark := fmt.Sprintf("1 %s%d", signReplayed, time.Now().UnixMilli())
 			bubble.Sleep(max(0, c.ago))
-			if c.ago < 0 { // it is of the future
+			if c.ago < 0 { // the time is in the future
 				mark = fmt.Sprintf("1 %s%d", signReplayed, time.Now().Add(-c.ago).UnixMilli())
 			}
 			w, marks := watch{}, map[string]string{"n1": mark}

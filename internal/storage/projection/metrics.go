@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// replays is what is remembered of the passes over the log.
+// replays are statistics of the replays of the log.
 type replays struct {
 	failed atomic.Uint64
-	// Of those that succeeded:
+	// Of the successful replays:
 	count atomic.Uint64
-	ended atomic.Int64 // Unix ms of the last one; 0 before
-	took  atomic.Int64 // its duration
+	ended atomic.Int64 // Unix ms of the last one; 0 if there is none
+	took  atomic.Int64 // duration of the last one
 }
 
 func (r *replays) note(began time.Time) {
@@ -22,7 +22,7 @@ func (r *replays) note(began time.Time) {
 	r.count.Add(1)
 }
 
-// collector shows a projection's state as it is when asked.
+// collector collects the state of a projection at each scrape.
 type collector[Change, State any] struct {
 	p *Projection[Change, State]
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// shown has every value of a registry by name, which must be of one projection.
+// shown returns the values of a registry by name. The registry must have the metrics of one projection.
 func shown(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -52,7 +52,7 @@ func TestMetricsFollowAnOutageAndItsReplay(t *testing.T) {
 			t.Errorf("in order: got %v", v)
 		}
 
-		// A row under way holds the mark at the second of its arrival.
+		// A pending row stops the mark at the second of its arrival.
 		at := time.Now().Add(-20 * time.Second)
 		d.Begin(at)
 		eventually.True(t, "the mark grows old", func() bool { return shown(t, reg)["stoa_projection_mark_age_seconds"] >= 20 })
@@ -115,7 +115,7 @@ func TestEveryFailedReplayIsToldAndCounted(t *testing.T) {
 	broken.Store(true)
 	server.Restart()
 	eventually.True(t, "three replays have failed, and a line tells of each", func() bool {
-		failed := shown(t, reg)["stoa_projection_replay_failures_total"] // first: a line comes after it
+		failed := shown(t, reg)["stoa_projection_replay_failures_total"] // read first, because a log line is written after it
 		return failed >= 3 && float64(log.Count("a replay into redis failed")) >= failed
 	})
 	if d.Up() {

@@ -1,42 +1,36 @@
-// Package projection keeps what is derived in Redis complete: nothing that SQL
-// has committed stays missing there, whatever crashed, restarted, failed over or
-// was emptied. (A projection is the read side of event sourcing; the mark is its
+// Package projection keeps derived data in Redis complete. Each row that SQL has committed reaches Redis, after any
+// crash, restart, failover or loss of data. (A projection is the read side of event sourcing; the mark is its
 // checkpoint.)
 //
-// A domain announces each row before its commit ([Projection.Begin]) and says
-// afterwards what became of it: [Projection.Done], [Projection.Missed] or
-// [Projection.Unsure]. Rows that Redis missed are kept and applied as soon as it
-// answers.
+// A domain announces each row before its commit with [Projection.Begin]. Afterwards it reports the outcome:
+// [Projection.Done], [Projection.Missed] or [Projection.Unsure]. Rows that Redis missed are stored in memory and
+// applied as soon as Redis responds.
 //
-// A domain says two things of its part of Redis: what it should hold, computed from SQL
-// (Config.State), and how that is written (Config.Write). Everything by which Redis is
-// brought to agree with SQL is one path from a name to a state to a write
-// ([Projection.Renew]): rows that were missed, a replay of the log, an import, a repair.
-// Only the change under way may reach Redis by a way of its own, as a delta.
+// A domain provides two functions for its part of Redis: Config.State computes the intended content from SQL, and
+// Config.Write writes it. All repairs of Redis use one path from a name to a state to a write, [Projection.Renew].
+// These are missed rows, replays of the log, imports and reconciliations. Only the change of a current request may
+// reach Redis in another way, as a delta.
 //
-// Every second the projection stores in Redis, beside the data, the time up to which this node's
-// commits are all applied. Because the mark lives where the data lives, it is
-// lost or set back together with it. It is compared before it is moved, and the
-// servers' identities are checked too; when anything differs, the domain replays
-// its log from the oldest mark, less a margin for late commits and unequal
-// clocks. A node whose mark stands still is dead, and any other replays for it.
+// Every second, the projection stores a mark in Redis, next to the data: the time up to which all commits of this node
+// are applied. Because the mark is next to the data, it is lost or set back together with them. Each round compares the
+// mark before it moves it, and also checks the servers' identities. If anything differs, the domain replays its log. A
+// replay begins at the oldest mark, less a margin for late commits and unequal clocks. A node whose mark does not move
+// is dead, and any other node replays for it.
 //
-// The SQL server may execute the last COMMIT of a dead node after this replay. Therefore the first
-// replay does not remove the dead node's mark but changes its sign. When that mark has not changed for
-// slowCommit, a node replays again from it and then removes it. The mark in Redis is the only record
-// of what is left to do, so any node may die in between. No client got a response for a row that
-// commits so late, so Redis is trusted until the second replay. SQLite runs in the process of its only
-// node and commits nothing after the death of the node: there one replay is enough.
+// The SQL server may execute the last COMMIT of a dead node after this replay. Therefore the first replay does not
+// remove the dead node's mark but changes its sign. When that mark has not changed for slowCommit, a node replays again
+// from it and then removes it. The mark in Redis is the only record of the remaining work, so any node may die in
+// between. No client got a response for a row that commits so late, so Redis is trusted until the second replay. SQLite
+// runs in the process of its only node and commits nothing after the death of the node: there one replay is enough.
 //
-// A node that cannot reach Redis keeps its mark in SQL meanwhile, beside what it goes on
-// committing: the others take it for dead by its mark in Redis and replay for it, and
-// again when the mark in SQL stands still, too. Each time they replay twice, as for any dead node.
+// A node that cannot reach Redis writes its mark to SQL, and continues to commit. By its mark in Redis, the other nodes
+// consider it dead and replay for it. They replay again when the mark in SQL does not move either. Each time they
+// replay twice, as for any dead node.
 //
-// Until that is done [Projection.Up] is false and the domain answers from SQL. After Redis
-// was away that includes that the marks of all other nodes that live have moved: each
-// applies what it missed before it moves its mark. While a node replays, its mark says that
-// it lives and is behind: the replay may fail, and Redis lacks what the node commits until
-// it tries again.
+// Until these replays end, [Projection.Up] is false and the domain reads from SQL. After an outage of Redis, Up also
+// requires that the marks of all other live nodes have moved, because each node applies its missed rows before it moves
+// its mark. While a node replays, its mark shows that the node lives and is behind. The replay may fail, and then Redis
+// lacks the node's commits until the next try.
 package projection
 
 import (
@@ -62,28 +56,26 @@ import (
 )
 
 const (
-	// margin is how far before a mark a replay begins. It must exceed the time
-	// from a request's arrival to its commit plus the difference of two nodes'
-	// clocks.
+	// margin is how long before a mark a replay begins. It must exceed the time from a request's arrival to its commit
+	// plus the difference of two nodes' clocks.
 	margin = time.Minute
-	// dead is how long a node's mark stands still before others replay for it, by their own clocks.
+	// dead is how long a node's mark must not move before other nodes replay for it, by their own clocks.
 	dead = 10 * time.Second
-	// noteEvery is how often a node that is cut off from Redis writes its mark to SQL, and how
-	// long it is cut off before it begins. Within dead the others do not replay for it.
+	// noteEvery is the interval of a node's writes of its mark to SQL while it is cut off from Redis. The first write
+	// follows after this interval, too. The other nodes do not replay for it before dead has passed.
 	noteEvery = dead / 4
-	// readyWithin is how long the first round may take before the process goes on to start: it replays all since the
-	// oldest mark, and a supervisor waits a minute.
+	// readyWithin bounds the first round before the start of the process continues. The first round replays everything
+	// since the oldest mark, and a supervisor waits only a minute.
 	readyWithin = 10 * time.Second
-	// remembered is how many missed rows are kept; beyond it the log is read.
+	// remembered is the largest number of missed rows in memory. If there are more, the log is read.
 	remembered = 1 << 16
-	// slowCommit is how long a statement may take to commit after its connection has ended: the server waits for row
-	// locks (two seconds each, see sqldb), for its disk, or for a replica (with MySQL's semi-synchronous replication ten
-	// seconds). The protocol allows one statement at a time, so a dead node leaves nothing that begins later.
+	// slowCommit is how long a statement may take to commit after its connection has ended. The server may wait for row
+	// locks, for its disk, or for a replica. A row lock takes two seconds (see sqldb), and a semi-synchronous replica of
+	// MySQL ten seconds. The protocol allows one statement at a time, so a dead node leaves nothing that begins later.
 	slowCommit = 30 * time.Second
-	// atOnce is how many changes are brought to Redis together: one SELECT, one pipeline.
+	// atOnce is the number of changes per write to Redis: one SELECT, one pipeline.
 	atOnce = 500
-	// patience is how long SQL may take to compute the state of changes while their
-	// callers wait.
+	// patience bounds how long SQL may take to compute the state of changes while their callers wait.
 	patience = 5 * time.Second
 )
 
@@ -92,38 +84,37 @@ var swapLua string
 
 var swap = redis.NewScript(swapLua)
 
-// Config says what is projected. Change names something of the domain that SQL has and
-// Redis may lack, mostly a row of a log; State is what Redis should hold because of it.
+// Config configures a projection. A Change names a thing in SQL that Redis may lack, mostly a row of a log. A State is
+// the content that Redis should have because of it.
 type Config[Change, State any] struct {
 	Redis   *redis.DB
 	Applied keyspace.Hash // node → Unix milliseconds; one for each domain
-	Node    string        // this process, never used by another
-	// Changed calls fn with every change that arrived at since or later, in pieces.
+	Node    string        // this process; never used by another one
+	// Changed calls fn with every change that arrived at since or later, in chunks.
 	Changed func(ctx context.Context, since time.Time, fn func([]Change) error) error
-	// State computes from SQL what Redis should hold of the things that changed, and
-	// Write brings that to Redis. They run beside traffic and more than once for the
-	// same change, so Write must be idempotent and never harm what is newer.
+	// State computes from SQL the content that Redis should have for the changes, and Write stores it. They run
+	// concurrently with requests, and more than once for the same change. Write must therefore be idempotent, and must
+	// never overwrite newer data.
 	State func(ctx context.Context, changes []Change) ([]State, error)
 	Write func(ctx context.Context, states []State) error
-	// Late is told of changes that Redis was given late, once it has them: what was missed or
-	// unsure, and what a replay found, in pieces. Whoever asked meanwhile may have been answered without them,
-	// and clients may not have been told. An error has the changes applied again. Nil does nothing.
+	// Late is called in chunks with changes that Redis got late, after Redis has them. These were missed or unsure, or a
+	// replay found them. Earlier responses may lack these changes, and their events may not have been published. If Late
+	// returns an error, the changes are applied again. Nil does nothing.
 	Late func(ctx context.Context, changes []Change) error
-	// DB has table projection_marks.
+	// DB has the table projection_marks.
 	DB *sqldb.DB
-	// Every is the pace of the mark, zero means a second. While Redis is away it
-	// is tried ten times as often.
+	// Every is the interval of the mark; zero means a second. While Redis is unavailable, a round is tried ten times as
+	// often.
 	Every time.Duration
-	// Patience is how long Redis may take for the commands of a round, and SQL for the
-	// marks that it has; zero means a second.
+	// Patience bounds the commands of a round in Redis, and the reads of marks in SQL. Zero means a second.
 	Patience time.Duration
 	Log      *slog.Logger
-	// Metrics gets stoa_projection_*, labelled with Name. Nil keeps none.
+	// Metrics gets stoa_projection_*, labelled with Name. With nil there are no metrics.
 	Metrics prometheus.Registerer
-	Name    string // another one for each domain, up to 32 letters
+	Name    string // unique for each domain, at most 32 letters
 }
 
-// Projection is one domain's derived state. Make one with [New].
+// Projection is one domain's derived state. Create it with [New].
 type Projection[Change, State any] struct {
 	cfg         Config[Change, State]
 	sql         *sqlStore
@@ -132,44 +123,44 @@ type Projection[Change, State any] struct {
 	behind      atomic.Bool // Redis misses a change that this node has acknowledged
 	wake        chan struct{}
 	replays     replays
-	applied     atomic.Int64  // Unix ms, of the mark last stored; of New before that
+	applied     atomic.Int64  // Unix ms of the mark last stored, or of New before the first one
 	agreed      atomic.Int64  // see [Projection.Agreed]
-	ended       atomic.Uint64 // connections to Redis, before it was last known complete
-	repeatAfter time.Duration // between the two replays for a dead node; zero: one is enough
+	ended       atomic.Uint64 // number of ended connections to Redis when it was last complete
+	repeatAfter time.Duration // time between the two replays for a dead node; zero if one is enough
 
 	mu      sync.Mutex
-	pending map[int64]int    // rows under way by second of arrival
-	missed  backlog[Change]  // acknowledged, and not in Redis
-	unsure  backlog[Change]  // committed or not, and not acknowledged
-	again   []lookup[Change] // unsure rows that were looked up once
+	pending map[int64]int    // pending rows by second of arrival
+	missed  backlog[Change]  // acknowledged, but not in Redis
+	unsure  backlog[Change]  // commit unknown, and not acknowledged
+	again   []lookup[Change] // unsure rows after their first check
 
-	// These belong to Run.
-	identity string // of the servers, when Redis was last known complete
-	mark     string // what this node last stored
-	sound    bool   // the last round succeeded
-	// others are the nodes that lived in the last round. After Redis was away some are
-	// awaited: they may miss rows until their marks have moved and are not behind.
+	// Only Run uses these fields.
+	identity string // of the servers when Redis was last complete
+	mark     string // the mark that this node last stored
+	sound    bool   // the last round has succeeded
+	// others are the live nodes of the last round. After an outage of Redis, the node awaits some of them: Redis may miss
+	// their rows until their marks have moved and are not behind.
 	others          map[string]string
 	awaited         map[string]standing
-	seen, seenNotes watch             // the marks in Redis, and in SQL
-	reached, noted  time.Time         // when Redis was last reached, and a mark written to SQL
-	note            string            // the mark in SQL; empty: there is none
-	looked          time.Time         // when the marks in SQL were last read
-	notes           map[string]string // the marks of other nodes that were then in SQL
-	oldest          int64             // Unix ms, of all marks at the start of the last round
+	seen, seenNotes watch             // the marks in Redis and in SQL
+	reached, noted  time.Time         // the last response of Redis, and the last write of a mark to SQL
+	note            string            // the mark in SQL; empty if there is none
+	looked          time.Time         // the last read of the marks in SQL
+	notes           map[string]string // marks of other nodes in that read
+	oldest          int64             // Unix ms: the minimum of all marks at the start of the last round
 }
 
-// standing is a mark that does not move.
+// standing is a mark and the time since when it has not moved.
 type standing struct {
-	mark  string    // empty: there is none
-	since time.Time // by the clock of the node that looks
+	mark  string    // empty if there is none
+	since time.Time // by the clock of the node that reads it
 }
 
-// backlog is what is still to be applied: the rows, or if there are too many
-// the time from which to read the log.
+// backlog has the rows that are not applied yet. If there are too many, it has only the time from where the log must be
+// read.
 type backlog[Row any] struct {
 	rows  []Row
-	since int64 // Unix ms of the oldest row; 0 when there is none
+	since int64 // Unix ms of the oldest row; 0 if there is none
 }
 
 func (b *backlog[Row]) add(ms int64, rows ...Row) {
@@ -186,13 +177,13 @@ func (b *backlog[Row]) take() (all backlog[Row]) {
 	return all
 }
 
-// lookup is what is to be applied when it is due.
+// lookup is a backlog with the time when it is due.
 type lookup[Row any] struct {
 	backlog[Row]
 	due time.Time
 }
 
-// New returns a projection that is not up until [Projection.Run] made it so.
+// New returns a projection. Its Up is false until a round of [Projection.Run] has succeeded.
 func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State] {
 	if cfg.Every == 0 {
 		cfg.Every = time.Second
@@ -211,21 +202,20 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 	return p
 }
 
-// Up reports whether Redis has everything that was acknowledged, so that reads
-// may trust it. Where it is true before and after an answer of Redis, the answer came from
-// servers that were looked at.
+// Up reports whether Redis has all acknowledged changes, so that reads may trust it. A response of Redis is reliable if
+// Up is true before and after it: the servers were then checked.
 func (p *Projection[Change, State]) Up() bool {
 	if !p.up.Load() {
 		return false
 	}
-	if p.cfg.Redis.Ended() != p.ended.Load() { // a server may have been restarted
+	if p.cfg.Redis.Ended() != p.ended.Load() { // a server may have restarted
 		p.poke()
 		return false
 	}
 	return true
 }
 
-// Degraded says for operators why answers come from SQL; it is empty while [Projection.Up].
+// Degraded returns the reason why responses come from SQL, for operators. It is empty while [Projection.Up] is true.
 func (p *Projection[Change, State]) Degraded() string {
 	if p.Up() {
 		return ""
@@ -233,8 +223,8 @@ func (p *Projection[Change, State]) Degraded() string {
 	return "redis is away or being brought up to date; answering from sql"
 }
 
-// Behind reports whether Redis misses a change that this node has acknowledged. Other nodes
-// may answer without that change until Redis has it.
+// Behind reports whether Redis misses a change that this node has acknowledged. Other nodes may return data without
+// that change until Redis has it.
 func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }
 
 // Agreed returns a time in Unix milliseconds. Each commit that a node began before that time, by the clock of that node, is
@@ -243,26 +233,25 @@ func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }
 // a dead node before the last replay for that node.
 func (p *Projection[Change, State]) Agreed() int64 { return p.agreed.Load() }
 
-// Writable reports whether Redis answers, though it may lack rows yet.
+// Writable reports whether Redis responds, even if it still lacks rows.
 func (p *Projection[Change, State]) Writable() bool { return p.writable.Load() }
 
-// Begin announces a row that arrived at that time, before its commit. Done,
-// Missed or Unsure must follow.
+// Begin announces a row that arrived at that time, before its commit. Exactly one call of Done, Missed or Unsure must
+// follow.
 func (p *Projection[Change, State]) Begin(at time.Time) {
 	p.mu.Lock()
 	p.pending[at.Unix()]++
 	p.mu.Unlock()
 }
 
-// Done reports that Redis has the row, or that it was certainly not committed.
+// Done reports that Redis has the row, or that the row was certainly not committed.
 func (p *Projection[Change, State]) Done(at time.Time) {
 	p.mu.Lock()
 	p.settle(at)
 	p.mu.Unlock()
 }
 
-// Missed reports a committed row that Redis does not have. From here on until
-// it has, Up is false.
+// Missed reports a committed row that Redis does not have. Up is false until Redis has it.
 func (p *Projection[Change, State]) Missed(at time.Time, row Change) {
 	p.mu.Lock()
 	p.settle(at)
@@ -273,10 +262,9 @@ func (p *Projection[Change, State]) Missed(at time.Time, row Change) {
 	p.poke()
 }
 
-// Unsure reports a row whose commit was not answered: SQL has it or not, and
-// nobody was told that it has. It is looked up and applied when SQL answers
-// again, and once more half a minute later, as the commit may have gone on without its
-// connection; until then reads go on trusting Redis.
+// Unsure reports a row with an unknown outcome: its commit got no response, and the caller got none either. The row is
+// applied, if it exists, as soon as SQL responds. It is checked once more half a minute later, because the commit may
+// have continued without its connection. Until then, reads still trust Redis.
 func (p *Projection[Change, State]) Unsure(at time.Time, row Change) {
 	p.mu.Lock()
 	p.settle(at)
@@ -284,8 +272,8 @@ func (p *Projection[Change, State]) Unsure(at time.Time, row Change) {
 	p.mu.Unlock()
 }
 
-// Renew brings Redis to agree with SQL as far as some changes are concerned. It is the
-// only way in which anything but the delta of a change under way reaches Redis.
+// Renew updates Redis from SQL for some changes. All data except the delta of a current change reaches Redis through
+// it.
 func (p *Projection[Change, State]) Renew(ctx context.Context, changes ...Change) error {
 	for some := range slices.Chunk(changes, atOnce) {
 		states, err := p.cfg.State(ctx, some)
@@ -299,7 +287,7 @@ func (p *Projection[Change, State]) Renew(ctx context.Context, changes ...Change
 	return nil
 }
 
-// renewLate is Renew for changes that Redis should have had before.
+// renewLate is Renew for changes that Redis should already have.
 func (p *Projection[Change, State]) renewLate(ctx context.Context, changes []Change) error {
 	for some := range slices.Chunk(changes, atOnce) {
 		if err := p.Renew(ctx, some...); err != nil {
@@ -315,9 +303,9 @@ func (p *Projection[Change, State]) renewLate(ctx context.Context, changes []Cha
 	return nil
 }
 
-// Bring is Renew for changes that are committed while their callers wait: Redis is given
-// so long for them. It reports whether Redis has the changes, for the domain to tell by
-// [Projection.Done] or [Projection.Missed].
+// Bring is Renew for changes that are committed while their callers wait. The parameter within bounds the time for
+// Redis. Bring reports whether Redis has the changes, so that the domain calls [Projection.Done] or
+// [Projection.Missed].
 func (p *Projection[Change, State]) Bring(ctx context.Context, within time.Duration, changes ...Change) bool {
 	if !p.Writable() {
 		return false
@@ -343,8 +331,7 @@ func (p *Projection[Change, State]) settle(at time.Time) {
 	}
 }
 
-// Suspect stops trusting Redis until the next successful round. Call it when a
-// read or a write there failed.
+// Suspect makes Up false until the next successful round. Call it when a read or a write in Redis has failed.
 func (p *Projection[Change, State]) Suspect() {
 	p.up.Store(false)
 	p.writable.Store(false)
@@ -358,9 +345,8 @@ func (p *Projection[Change, State]) poke() {
 	}
 }
 
-// Run keeps the projection complete until ctx ends. It calls ready after the
-// first round, also when Redis is away, or while that one takes long. On a clean end it removes its mark, unless that
-// is the last one.
+// Run keeps the projection complete until ctx ends. It calls ready after the first round, even if Redis is unavailable,
+// or earlier if that round takes long. On a clean end it removes its mark, unless that is the last one.
 func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -391,7 +377,7 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		if p.sound {
 			p.ended.Store(ended)
 		}
-		if !complete && !errors.Is(err, errReplay) { // a replay is too much work to repeat at once
+		if !complete && !errors.Is(err, errReplay) { // a replay is too much work to retry at once
 			next /= 10
 		}
 		ready()
@@ -409,15 +395,14 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 		p.behind.Store(false)
 	}
 	up := applied && len(p.awaited) == 0
-	if up && !p.looked.IsZero() { // else a node may live whose mark is not known
+	if up && !p.looked.IsZero() { // otherwise a live node's mark may be unknown
 		p.agreed.Store(p.oldest)
 	}
 	p.up.Store(up)
 	return up
 }
 
-// complete returns the time up to which all of this node's rows are in Redis,
-// those reported missed aside.
+// complete returns the time up to which all of this node's rows are in Redis, except those reported missed.
 func (p *Projection[Change, State]) complete() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -434,8 +419,7 @@ func (p *Projection[Change, State]) complete() int64 {
 	return oldest
 }
 
-// repair applies the rows that were missed, and those that are unsure as far as
-// SQL answers. What fails stays where it was.
+// repair applies the missed rows, and the unsure rows that SQL returns. Rows that fail stay in their backlog.
 func (p *Projection[Change, State]) repair(ctx context.Context) error {
 	if _, err := p.applyAll(ctx, &p.missed); err != nil {
 		return fmt.Errorf("apply missed rows: %w", err)
@@ -446,7 +430,7 @@ func (p *Projection[Change, State]) repair(ctx context.Context) error {
 	return nil
 }
 
-// lookUp applies the rows that are unsure: at once, and when no commit of them is under way any more.
+// lookUp applies the unsure rows: at once, and again when their commits can no longer be running.
 func (p *Projection[Change, State]) lookUp(ctx context.Context) error {
 	rows, err := p.applyAll(ctx, &p.unsure)
 	if err != nil {
@@ -468,7 +452,7 @@ func (p *Projection[Change, State]) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// applyAll applies a backlog and returns what it had.
+// applyAll applies a backlog and returns its rows.
 func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Change]) (all backlog[Change], err error) {
 	p.mu.Lock()
 	all = b.take()
@@ -489,11 +473,10 @@ func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Cha
 	return all, err
 }
 
-// errReplay marks a round in which the domain could not replay its log.
+// errReplay reports a round in which the domain could not replay its log.
 var errReplay = errors.New("the replay failed")
 
-// replay has the domain replay its log, and tells of each failure: until a replay
-// succeeds every answer comes from SQL.
+// replay replays the domain's log and logs each failure. Until a replay succeeds, every response comes from SQL.
 func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time) error {
 	began := time.Now()
 	err := p.cfg.Changed(ctx, since, func(changes []Change) error { return p.renewLate(ctx, changes) })
@@ -508,8 +491,7 @@ func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time)
 	return fmt.Errorf("%w: %w", errReplay, err)
 }
 
-// round checks that Redis is there, unharmed and complete, replays if it is
-// not, and moves the mark.
+// round checks that Redis responds and is complete and undamaged. If it is not, round replays. Then it moves the mark.
 func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) error {
 	complete := p.complete()
 	identity, marks, err := p.look(ctx)
@@ -520,8 +502,8 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	delete(stale, p.cfg.Node)
 	delete(due, p.cfg.Node)
 	silent := p.await(marks, stale, !p.sound || identity != p.identity || ended != p.ended.Load())
-	p.writable.Store(true) // what comes from here on need not be replayed
-	// Before the mark moves, for which others may wait.
+	p.writable.Store(true) // later changes need no replay
+	// Repairs run before the mark moves, because other nodes may wait for the mark.
 	if err := p.repair(ctx); err != nil {
 		return err
 	}
@@ -534,7 +516,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	noted, notedDue := p.deadNotes(ctx)
 	p.oldest = min(complete, oldest(marks), oldest(p.notes))
 	since := min(oldest(stale), oldest(noted))
-	if harmed { // everybody's rows may lack
+	if harmed { // rows of any node may be missing
 		since = min(since, oldest(marks))
 	}
 	if harmed && p.mark != "" {
@@ -565,7 +547,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 			p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", time.UnixMilli(since).UTC(), "took", time.Since(began))
 		case behind || !errors.Is(err, errReplay):
 			return err
-		default: // Redis has everything that was acknowledged; the marks stay, and a node replays from them later
+		default: // Redis has all acknowledged changes; the marks stay, and a node replays from them later
 			due, notedDue = nil, nil
 		}
 	}
@@ -594,7 +576,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 }
 
 // swapFunc replaces the mark of a node in Redis or in SQL if it is still from, and reports whether it was. An empty
-// string is no mark.
+// string means no mark.
 type swapFunc func(ctx context.Context, node, from, to string) (swapped bool, err error)
 
 // claim renews the marks of nodes whose second replay is due, so that other nodes wait slowCommit again before they
@@ -634,8 +616,8 @@ func (p *Projection[Change, State]) markReplayed(ctx context.Context, first, las
 	return nil
 }
 
-// keepNote writes this node's mark to SQL while Redis cannot be reached, and removes it
-// when it can. What fails is tried again in the next round.
+// keepNote stores this node's mark in SQL while Redis cannot be reached, and deletes it afterwards. The next round
+// retries a failure.
 func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	now := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
@@ -653,14 +635,14 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	}
 	note := makeMark(p.applied.Load(), signNone)
 	if err := p.sql.write(ctx, p.cfg.Node, note); err != nil {
-		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // nor is a row
+		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // the row is not important
 		return
 	}
 	p.note, p.noted = note, now
 }
 
-// deadNotes returns the marks in SQL of other nodes that are dead; see [watch.dead]. It looks now and then, as a
-// node there is dead after a while only.
+// deadNotes returns the marks in SQL of other nodes that are dead; see [watch.dead]. It reads them only at intervals,
+// because a node is dead only after some time.
 func (p *Projection[Change, State]) deadNotes(ctx context.Context) (stale, due map[string]string) {
 	now := time.Now()
 	if now.Sub(p.looked) < dead/2 {
@@ -678,14 +660,14 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) (stale, due m
 	return p.seenNotes.dead(notes, p.repeatAfter)
 }
 
-// await tells which nodes have not said since Redis was away that it has what they had
-// committed. silent are those that have said nothing for so long that they are dead, and from when on
-// Redis may lack their rows: they are awaited until that is replayed. One that replays lives, however long that takes.
+// await returns the silent nodes after an outage of Redis. Each live node must confirm by its mark that Redis has its
+// commits. A silent node has not done so for so long that it is dead. Its rows may be missing since the returned time,
+// and it is awaited until a replay from there. A node that replays is alive, however long that takes.
 func (p *Projection[Change, State]) await(marks, stale map[string]string, away bool) (silent map[string]time.Time) {
 	if p.identity == "" {
-		away = false // the node starts, and replays what all nodes have
+		away = false // the node starts, and replays the rows of all nodes
 	}
-	now, nodes := time.Now(), p.others // those that lived before, and those that live
+	now, nodes := time.Now(), p.others // nodes of the last round, and nodes that live now
 	p.others = map[string]string{}
 	for node, mark := range marks {
 		if _, gone := stale[node]; node != p.cfg.Node && !gone && !hasSign(mark, signReplayed) && !hasSign(mark, signLeft) {
@@ -695,7 +677,7 @@ func (p *Projection[Change, State]) await(marks, stale map[string]string, away b
 	if away {
 		maps.Copy(nodes, p.others)
 		for node := range nodes {
-			if _, known := p.awaited[node]; !known { // else a round before has waited for it, and failed
+			if _, known := p.awaited[node]; !known { // otherwise an earlier round has waited for it and failed
 				p.awaited[node] = standing{marks[node], now}
 			}
 		}
@@ -703,11 +685,11 @@ func (p *Projection[Change, State]) await(marks, stale map[string]string, away b
 	silent = map[string]time.Time{}
 	for node, was := range p.awaited {
 		switch mark := marks[node]; {
-		case away: // it is to move from here on
+		case away: // it must move from this mark
 			if mark != was.mark {
 				p.awaited[node] = standing{mark, now}
 			}
-		case hasSign(mark, signBehind): // it lives, or is replayed for and its mark removed
+		case hasSign(mark, signBehind): // it lives, or a node has replayed for it and removed its mark
 		case mark != was.mark:
 			delete(p.awaited, node)
 		case now.Sub(was.since) > dead:
@@ -727,13 +709,13 @@ func (p *Projection[Change, State]) look(ctx context.Context) (identity string, 
 	return identity, marks, err
 }
 
-// A mark is two times in Unix ms: up to when the node's rows are applied, and when the mark was written. A sign may stand before
-// the second one. Builds without the last two signs take such a node for dead.
+// A mark has two times in Unix ms: the time up to which the node's rows are applied, and the time of its write. A sign
+// may precede the second time. Builds that do not have the last two signs consider such a node dead.
 const (
 	signNone     = ""  // the node lives
-	signBehind   = "+" // the node lives and replays: Redis may lack what it commits
-	signReplayed = "=" // the node is dead, and another one has replayed for it once
-	signLeft     = "-" // the node has stopped in good order
+	signBehind   = "+" // the node lives and replays: Redis may lack its commits
+	signReplayed = "=" // the node is dead, and another node has replayed once for it
+	signLeft     = "-" // the node has stopped cleanly
 )
 
 func makeMark(complete int64, sign string) string {
@@ -749,23 +731,22 @@ func markTime(mark string) int64 {
 	complete, _, _ := strings.Cut(mark, " ")
 	ms, err := strconv.ParseInt(complete, 10, 64)
 	if err != nil {
-		return 0 // a mark we cannot read vouches for nothing
+		return 0 // an unreadable mark guarantees nothing
 	}
 	return ms
 }
 
-// writtenAt is when a mark was written, by the clock of the node that wrote it.
+// writtenAt returns the time when a mark was written, by the clock of its node.
 func writtenAt(mark string) time.Time {
 	_, written, _ := strings.Cut(mark, " ")
 	ms, err := strconv.ParseInt(strings.TrimLeft(written, signBehind+signReplayed+signLeft), 10, 64)
 	if err != nil {
-		return time.Time{} // nor does it say that the node lives
+		return time.Time{} // an unreadable mark does not show that the node lives
 	}
 	return time.UnixMilli(ms)
 }
 
-// oldest returns where a replay for nodes with those marks has to begin, MaxInt64 when there
-// are none.
+// oldest returns the time where a replay for nodes with those marks must begin. It returns MaxInt64 if there are none.
 func oldest(marks map[string]string) int64 {
 	since := int64(math.MaxInt64)
 	for _, mark := range marks {
@@ -774,13 +755,13 @@ func oldest(marks map[string]string) int64 {
 	return since
 }
 
-// watch has the marks of nodes as they were last seen.
+// watch has the last seen mark of each node.
 type watch map[string]standing
 
-// dead returns the marks of dead nodes: stale are those that need a first replay. due are those whose second replay is due, because
-// they have not changed for repeatAfter. This node measures by its own clock how long a mark has not changed. The time in the
-// mark is from another node's clock, and counts only when this node sees the mark for the first time. There the other
-// clock may differ by the margin, because a second replay must not be early.
+// dead returns the marks of dead nodes. stale are those that need a first replay. due are those whose second replay is
+// due, because they have not changed for repeatAfter. This node measures by its own clock how long a mark has not
+// changed. The time in the mark is from another node's clock. It is used only when this node sees the mark for the
+// first time. There the other clock may differ by the margin, because a second replay must not be early.
 func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, due map[string]string) {
 	now := time.Now()
 	stale, due = map[string]string{}, map[string]string{}
@@ -800,7 +781,7 @@ func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, 
 	for node, was := range w {
 		stands := now.Sub(was.since)
 		switch mark := marks[node]; {
-		case mark != was.mark: // also where a node comes back that was taken for dead
+		case mark != was.mark: // also if a node that was considered dead is alive again
 			w[node] = standing{mark, now}
 		case hasSign(mark, signLeft):
 			stale[node] = mark
@@ -818,8 +799,7 @@ func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, 
 	return stale, due
 }
 
-// beating keeps this node's mark alive while fn runs. The mark says that the node is behind
-// until the caller moves it.
+// beating renews this node's mark while fn runs. The mark states that the node is behind until the caller moves it.
 func (p *Projection[Change, State]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
 	if err := p.move(ctx, held, makeMark(complete, signBehind)); err != nil {
 		return err
@@ -837,7 +817,8 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 				if ctx.Err() != nil {
 					return
 				}
-				// The end of fn does not cut it off: Redis may have moved the mark, and it would be taken for harmed.
+				// The end of fn must not cancel this move. Redis may have moved the mark already, and the next round would
+				// treat the unknown mark as damage.
 				if err := p.move(context.WithoutCancel(ctx), held, makeMark(complete, signBehind)); err != nil {
 					cancel(err)
 				}
@@ -853,7 +834,7 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 	return err
 }
 
-// move replaces this node's mark, which must be what held says.
+// move replaces this node's mark, which must equal held.
 func (p *Projection[Change, State]) move(ctx context.Context, held *string, mark string) error {
 	moved, err := p.swap(ctx, p.cfg.Node, *held, mark)
 	if err != nil {
@@ -875,9 +856,9 @@ func (p *Projection[Change, State]) swap(ctx context.Context, node, from, to str
 	return swapped == 1, err
 }
 
-// leave takes this node's mark away when nothing is missing, so that nobody
-// replays for a node that stopped in good order. The last mark stays (swap.lua): Redis
-// may be set back to this moment later on, and would lack everything from here on. Its sign says that one replay is enough.
+// leave removes this node's mark if no row is missing, so that no other node replays after a clean stop. The last mark
+// stays (swap.lua), because Redis may later be set back to this moment, and would lack all later rows. Its sign states
+// that one replay is enough.
 func (p *Projection[Change, State]) leave(ctx context.Context) {
 	p.mu.Lock()
 	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0 || len(p.again) > 0

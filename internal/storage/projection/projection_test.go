@@ -27,7 +27,7 @@ var (
 	state   = keyspace.Def0(keys, "projection:state", keyspace.HashOf("row → 1"), keyspace.Forever("of a test"), keyspace.Doc{Purpose: "what is derived"})
 )
 
-// domain is the smallest there is: a log of numbers, and a hash that has them.
+// domain is a minimal domain: a log of numbers, and a hash that has them.
 type domain struct {
 	*Projection[int, int]
 	db *redis.DB
@@ -36,9 +36,9 @@ type domain struct {
 	log      map[int]time.Time
 	replayed []time.Time
 	failing  bool
-	late     []int      // what was told to Late
+	late     []int      // changes passed to Late
 	unheard  bool       // Late fails
-	hold     chan error // when set, a replay waits for its outcome
+	hold     chan error // if set, a replay waits for its outcome from here
 }
 
 func newDomain(t *testing.T, db *redis.DB, node string) *domain {
@@ -157,7 +157,7 @@ func TestMissedRowsAreAppliedBeforeReadsTrustRedisAgain(t *testing.T) {
 		if d.Up() || !d.Behind() {
 			t.Error("up or not behind although a row is missing")
 		}
-		time.Sleep(50 * time.Millisecond) // a few rounds, all failing: it must stay missing
+		time.Sleep(50 * time.Millisecond) // a few rounds that all fail: the row must stay missing
 		if d.Up() || !d.Behind() {
 			t.Error("up or not behind although the row could not be applied")
 		}
@@ -191,7 +191,7 @@ func TestWhatRedisIsGivenLateIsToldOnceItIsThere(t *testing.T) {
 		if !d.Bring(t.Context(), time.Second, 2) {
 			t.Fatal("Redis is there")
 		}
-		d.Done(at) // in time: its own event tells of it
+		d.Done(at) // in time: its own event publishes it
 
 		d.mu.Lock()
 		d.unheard = true
@@ -221,7 +221,7 @@ func TestTooManyMissedRowsAreReadFromTheLog(t *testing.T) {
 			d.Begin(at)
 			d.Missed(at, row)
 		}
-		d.commit(remembered, at) // the one that was not remembered
+		d.commit(remembered, at) // one more than the limit
 		d.run(t)
 		eventually.True(t, "the log to be replayed", d.Up)
 		d.has(t, remembered)
@@ -283,8 +283,8 @@ func TestALostOrOldMarkReplaysFromWhereItStood(t *testing.T) {
 	}
 }
 
-// Redis is set back to a moment at which no node ran. The mark of the node that stopped last says
-// from when on rows are missing.
+// Redis is set back to a moment without running nodes. The mark of the node that stopped last states since when rows
+// are missing.
 func TestARedisOfAMomentWithoutNodesIsReplayedInto(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rdb, sql := redistest.Open(t, "embedded"), sqldbtest.Engines(t)[0].Open(t)
@@ -298,7 +298,7 @@ func TestARedisOfAMomentWithoutNodesIsReplayedInto(t *testing.T) {
 		}
 		bubble.Sleep(5 * time.Minute)
 		n3 := newDomainOn(t, rdb, sql, "n3")
-		n3.commit(3, time.Now().Add(-3*time.Minute)) // by a node of which this Redis knows nothing
+		n3.commit(3, time.Now().Add(-3*time.Minute)) // by a node that is unknown to this Redis
 		n3.run(t)
 		eventually.True(t, "redis to be complete", n3.Up)
 		n3.has(t, 3)
@@ -349,7 +349,7 @@ func TestAnotherNodeReplaysForADeadOneAndLeavesTheLivingAlone(t *testing.T) {
 	})
 }
 
-// Its clock is a quarter of a minute behind.
+// The node's clock is a quarter of a minute behind.
 func TestANodeWhoseClockIsBehindLivesWhileItsMarkMoves(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
@@ -365,7 +365,7 @@ func TestANodeWhoseClockIsBehindLivesWhileItsMarkMoves(t *testing.T) {
 				bubble.Sleep(time.Second)
 			}
 		}
-		move(3) // at first sight it is taken for dead
+		move(3) // at first sight it is considered dead
 		before := len(d.replays())
 		move(20)
 		if n := len(d.replays()) - before; n != 0 || d.markOf(t, "behind") == "" || !d.Up() {
@@ -378,11 +378,11 @@ func TestANodeWhoseClockIsBehindLivesWhileItsMarkMoves(t *testing.T) {
 	})
 }
 
-// A supervisor gives up a part that is not ready within a minute, and the next start would replay as much.
+// A supervisor gives up on a part that is not ready within a minute, and the next start would replay as much.
 func TestANodeIsReadyWhileItsFirstReplayTakesLong(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rdb := redistest.Open(t, "embedded")
-		old := makeMark(time.Now().Add(-24*time.Hour).UnixMilli(), signNone) // of a Redis that was restored
+		old := makeMark(time.Now().Add(-24*time.Hour).UnixMilli(), signNone) // from a Redis that was restored
 		if err := rdb.Do(t.Context(), applied.At().SetCmd("n0", old)).Err; err != nil {
 			t.Fatal(err)
 		}
@@ -410,7 +410,7 @@ func TestANodeIsReadyWhileItsFirstReplayTakesLong(t *testing.T) {
 	})
 }
 
-// Redis moves the mark and answers only when the replay has ended.
+// Redis moves the mark and responds only after the replay has ended.
 func TestAReplayThatEndsDuringABeatIsDoneOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
@@ -422,7 +422,7 @@ func TestAReplayThatEndsDuringABeatIsDoneOnce(t *testing.T) {
 		bubble.Sleep(time.Minute)
 		d := newDomain(t, rdb, "n1")
 		d.cfg.Every, d.hold = time.Second, make(chan error)
-		d.run(t) // until it is ready, though it replays
+		d.run(t) // until it is ready, although it replays
 		bubble.Sleep(d.cfg.Every / 2)
 		wire.Hold(redistest.ToNode)
 		bubble.Sleep(d.cfg.Every * 3 / 4)
@@ -443,7 +443,7 @@ func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
 		d.run(t)
 		eventually.True(t, "the first round", d.Up)
 		d.mu.Lock()
-		d.failing = true // SQL went away in the middle of the commit
+		d.failing = true // SQL became unavailable during the commit
 		d.mu.Unlock()
 		at := time.Now().Add(-time.Hour).Truncate(time.Second)
 		d.Begin(at)
@@ -467,12 +467,12 @@ func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
 	})
 }
 
-// The connection ends in the midst of a commit, which the server finishes later: it waits for a disk or a replica.
+// The connection ends during a commit. The server completes the commit later, because it waits for a disk or a replica.
 func TestACommitThatGoesOnWithoutItsConnectionIsApplied(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
 		d.cfg.Every, d.cfg.Late = time.Second, nil
-		d.cfg.State = func(_ context.Context, rows []int) (states []int, err error) { // what SQL shows
+		d.cfg.State = func(_ context.Context, rows []int) (states []int, err error) { // the rows that SQL returns
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			for _, row := range rows {
@@ -500,7 +500,7 @@ func TestACommitThatGoesOnWithoutItsConnectionIsApplied(t *testing.T) {
 		d.mark(t, "n2")
 		d.Begin(at)
 		d.Unsure(at, 2)
-		bubble.Sleep(2 * time.Second) // it is looked up once
+		bubble.Sleep(2 * time.Second) // its first check
 		if stop(); d.markOf(t, "n1") == "" {
 			t.Error("the node took its mark away, and a commit may be under way")
 		}
@@ -535,17 +535,16 @@ func (d *domain) markOf(t *testing.T, node string) string {
 	return mark
 }
 
-// mark has Redis hold the mark of another node that lives.
+// mark stores the mark of another live node in Redis.
 func (d *domain) mark(t *testing.T, node string) {
 	t.Helper()
-	beat := time.Now().Add(time.Hour).UnixMilli() // a machine that stalls takes no node for dead
+	beat := time.Now().Add(time.Hour).UnixMilli() // in the future, so that a stall of the machine does not make the node dead
 	if err := d.db.Do(t.Context(), applied.At().SetCmd(node, fmt.Sprintf("%d %d", beat, beat))).Err; err != nil {
 		t.Fatal(err)
 	}
 }
 
-// While Redis was away another node committed rows as well, and it may notice later that
-// Redis is back.
+// During an outage of Redis, another node has also committed rows. It may notice later that Redis is available again.
 func TestAfterAnOutageRedisIsNotTrustedUntilTheOthersHaveToldItWhatItMissed(t *testing.T) {
 	for what, restart := range map[string]func(s *redistest.Instance){
 		"with its data": (*redistest.Instance).Restart, "emptied": (*redistest.Instance).RestartEmpty,
@@ -557,7 +556,7 @@ func TestAfterAnOutageRedisIsNotTrustedUntilTheOthersHaveToldItWhatItMissed(t *t
 			eventually.True(t, "the first round", d.Up)
 			d.mark(t, "n2")
 			var own string
-			rounds := func(n int) { // goes by d's own mark
+			rounds := func(n int) { // follows d's own mark
 				t.Helper()
 				for range n {
 					eventually.True(t, "another round", func() bool {
@@ -584,8 +583,8 @@ func TestAfterAnOutageRedisIsNotTrustedUntilTheOthersHaveToldItWhatItMissed(t *t
 	}
 }
 
-// A node that replays shows that it lives, and no more: when the replay fails, what it
-// commits before the next round is missing in Redis.
+// The mark of a node that replays shows only that the node lives. If the replay fails, Redis lacks the commits of the
+// node until the next round.
 func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
 	for what, restart := range map[string]func(*redistest.Memory){"with its data": (*redistest.Memory).Restart, "emptied": (*redistest.Memory).RestartEmpty} {
 		t.Run(what, func(t *testing.T) {
@@ -625,7 +624,7 @@ func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
 	}
 }
 
-// n2 dies while Redis is away, which comes back without n2's mark.
+// n2 dies during an outage of Redis. After the outage, Redis has no mark of n2.
 func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
@@ -645,12 +644,12 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 		if err := d.db.Do(t.Context(), keyspace.Cmd{Name: "HDEL", Key: applied.At().Key, Args: []string{"n2"}}).Err; err != nil {
 			t.Fatal(err)
 		}
-		for _, sound := range []bool{false, false, true} { // as after a round without an answer, and after one that failed further on
+		for _, sound := range []bool{false, false, true} { // as after a round without a response, and after one that failed later
 			if d.sound = sound; round() {
 				t.Error("redis is trusted, and n2 has said nothing")
 			}
 		}
-		d.commit(2, time.Now()) // by n2, which Redis was not told of
+		d.commit(2, time.Now()) // by n2, and not applied to Redis
 		bubble.Sleep(dead + time.Second)
 		if !round() {
 			t.Error("redis is not trusted, and n2 is dead")
@@ -659,8 +658,8 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 	})
 }
 
-// n1 is cut off from Redis for longer than a node lives without a word, goes on committing, and
-// dies. n2 replays for it when the others first take it for dead, and once more.
+// n1 is cut off from Redis for longer than dead, continues to commit, and dies. n2 replays for it when the other nodes
+// first consider it dead, and again after its death.
 func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
@@ -669,7 +668,7 @@ func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 		n1.cfg.Every, n2.cfg.Every = time.Second, time.Second
 		kill := n1.run(t)
 		n2.run(t)
-		replays := func() int { return len(n2.replays()) - 1 } // one as it starts
+		replays := func() int { return len(n2.replays()) - 1 } // without the replay of its start
 		notes := func() map[string]string {
 			t.Helper()
 			all, err := n2.sql.all(t.Context())
@@ -682,7 +681,7 @@ func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 			at := time.Now()
 			n1.Begin(at)
 			n1.commit(row, at)
-			n2.commit(row, at) // they have one log
+			n2.commit(row, at) // both nodes share one log
 			n1.Missed(at, row)
 		}
 		wantAgreed := func(what string, from, to time.Time) {
@@ -708,7 +707,7 @@ func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 
 		wantAgreed("n1 is cut off", cut.Add(-3*time.Second), cut)
 
-		// It comes back: nobody need replay for it.
+		// The node is connected again: no other node needs to replay for it.
 		wire.Heal()
 		eventually.True(t, "n1 to be complete", n1.Up)
 		bubble.Sleep(30 * time.Second)
@@ -755,7 +754,7 @@ func TestMarksInSQLAreThoseOfOneProjection(t *testing.T) {
 				}
 			}
 			is(numbers, map[string]string{"n1": "1 2", "n2": "3 3"})
-			for _, mark := range []string{"1 1", "1 2"} { // the first is not it any more
+			for _, mark := range []string{"1 1", "1 2"} { // the first one is no longer the mark
 				if removed, err := numbers.swap(ctx, "n1", mark, ""); err != nil || removed != (mark == "1 2") {
 					t.Fatalf("mark %q: removed %v, %v", mark, removed, err)
 				}
@@ -769,7 +768,7 @@ func TestMarksInSQLAreThoseOfOneProjection(t *testing.T) {
 	}
 }
 
-// A mark that moves says that nothing is missed any more.
+// A moved mark states that no row is missing.
 func TestTheMarkStandsUntilWhatWasMissedIsThere(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
@@ -794,7 +793,7 @@ func TestTheMarkStandsUntilWhatWasMissedIsThere(t *testing.T) {
 	})
 }
 
-// Between two rounds nothing is asked of Redis, and its connections break.
+// Between two rounds no command is sent to Redis, and its connections end.
 func TestRedisIsNotTrustedAfterItsConnectionsHaveEnded(t *testing.T) {
 	server := redistest.Server(t)
 	d := newDomain(t, redistest.Open(t, server.URL), "n1")

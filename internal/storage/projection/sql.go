@@ -8,11 +8,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// sqlStore keeps marks in SQL: those of nodes that cannot reach Redis. Table projection_marks has
-// no row while all can.
+// sqlStore stores marks in SQL, for nodes that cannot reach Redis. The table projection_marks is empty while all nodes
+// can.
 type sqlStore struct {
 	db   *sqldb.DB
-	name string // of the projection
+	name string // the projection's name
 	put  *sqldb.Statement
 }
 
@@ -25,7 +25,7 @@ func (s *sqlStore) write(ctx context.Context, node, mark string) error {
 	return err
 }
 
-// all returns marks by node.
+// all returns the marks by node.
 func (s *sqlStore) all(ctx context.Context) (map[string]string, error) {
 	marks := map[string]string{}
 	rows, err := s.db.QueryContext(ctx, "SELECT node, mark FROM projection_marks WHERE projection = ?", s.name)

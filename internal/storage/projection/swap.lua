@@ -5,8 +5,8 @@
 -- ARGV[2] the value expected, '' for none
 -- ARGV[3] the value to set, '' to remove the field
 --
--- Returns 1, or 0 when the field held something else. The last mark stays: whatever Redis is set
--- back to then says from when on rows may lack.
+-- Returns 1, or 0 if the field has another value. The last mark stays: a Redis that is set back to an
+-- earlier state then has a mark from which rows may be missing.
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if held ~= ARGV[2] then return 0 end
 if ARGV[3] ~= '' then
