@@ -1,4 +1,4 @@
-// Command stoa is the server and its tools; "stoa --help" tells more.
+// Command stoa is the server and its tools. See "stoa --help".
 package main
 
 import (
