@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// maxTries is the largest number of tries of a call without an answer. The waits between them add up to
-	// about three seconds, as long as a server takes to start again.
+	// maxTries is the largest number of tries of a call without a response. The waits between them add up to about three
+	// seconds, the time of a server's restart.
 	maxTries  = 6
 	firstWait = 100 * time.Millisecond
 	maxWait   = 2 * time.Second
 
-	// defaultTimeout exceeds 30 s, the time until a server frees the Idempotency-Key of a try that may still
-	// run, so that a write whose node died gets its answer.
+	// defaultTimeout exceeds 30 s, the time until a server releases the Idempotency-Key of a try that may still run. A
+	// write whose node died therefore gets its response.
 	defaultTimeout = 35 * time.Second
 
-	// refreshTimeout bounds a renewal of the tokens, which is finished even when
-	// its caller has gone.
+	// refreshTimeout bounds a renewal of the tokens, which continues even if its caller's context ends.
 	refreshTimeout = 15 * time.Second
 
-	// renewalTry bounds its first tries, which may wait on a connection that is dead.
+	// renewalTry bounds the first tries of a renewal, which may wait on a dead connection.
 	renewalTry = 3 * time.Second
 
 	maxBody = 16 << 20
@@ -46,47 +45,46 @@ type Client struct {
 	timeout time.Duration
 	changed func(api.Tokens)
 	wait    time.Duration // before the second try
-	idle    time.Duration // after which a silent stream counts as broken
+	idle    time.Duration // a stream that is silent for longer counts as broken
 
 	renewalTry time.Duration
 
-	reconnect time.Duration // before a broken stream is opened again
+	reconnect time.Duration // wait before a broken stream is opened again
 
-	refreshing chan struct{} // holds a value while the tokens are being renewed
+	refreshing chan struct{} // has a value during a renewal of the tokens
 
-	as string // in whose name a service key calls; empty: its own
+	as string // the user in whose name a service key calls; empty for its own
 
 	mu     sync.Mutex
 	tokens api.Tokens
-	login  int // another one with each log-in and log-out
+	login  int // changes with each log-in and log-out
 }
 
-// Option changes a Client that is being made.
+// Option configures a new Client.
 type Option func(*Client)
 
-// WithTokens starts the client with the tokens of a device that is logged in
-// already.
+// WithTokens sets the tokens of a device that is already logged in.
 func WithTokens(t api.Tokens) Option { return func(c *Client) { c.tokens = t } }
 
-// WithServiceKey makes the client that of an app's own backend, which calls with a key of stoa
-// keys-service. See [Client.As].
+// WithServiceKey creates a client for an app's own backend. It calls with a key that stoa keys-service created. See
+// [Client.As].
 func WithServiceKey(key string) Option { return WithTokens(api.Tokens{AccessToken: key}) }
 
-// OnTokens has f called, one call at a time, whenever the tokens have changed,
-// so that they can be kept; zero tokens mean that the device is logged out.
+// OnTokens sets a function that is called after each change of the tokens, so that the app can store them. Calls do not
+// overlap. Zero tokens mean that the device is logged out.
 func OnTokens(f func(api.Tokens)) Option { return func(c *Client) { c.changed = f } }
 
-// WithHTTPClient sends through h, which should have no Timeout of its own, as
-// that would cut off the stream of events. Without it http.DefaultTransport is
-// used.
+// WithHTTPClient sends requests through h. It should have no Timeout, because that would end the stream of events. The
+// default is a client with http.DefaultTransport.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithTimeout bounds each call, tries and waits included: a call that gets no answer within d returns [ErrUnreachable]. Zero
-// means 35 s. With less than 31 s a write may end with idempotency.busy after the node that ran it has died.
+// WithTimeout bounds each call, including its tries and waits. A call that gets no response within d returns
+// [ErrUnreachable]. Zero means 35 s. With less than 31 s, a write may end with idempotency.busy after its node has
+// died.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
-// New returns a client of the server at base, such as "http://127.0.0.1:8080",
-// which may have a path before /v1. It does not connect.
+// New returns a client of the server at base, such as "http://127.0.0.1:8080". The URL may have a path before /v1. New
+// does not connect.
 func New(base string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -103,20 +101,20 @@ func New(base string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Tokens returns the tokens in use, which are zero while logged out.
+// Tokens returns the current tokens, which are zero while logged out.
 func (c *Client) Tokens() api.Tokens {
 	t, _ := c.session()
 	return t
 }
 
-// session returns the tokens in use, and of which log-in they are.
+// session returns the current tokens and the number of their log-in.
 func (c *Client) session() (t api.Tokens, login int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tokens, c.login
 }
 
-// setTokens sets those of a log-in.
+// setTokens sets the tokens of a new log-in.
 func (c *Client) setTokens(t api.Tokens) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +122,8 @@ func (c *Client) setTokens(t api.Tokens) {
 	c.use(t)
 }
 
-// replaceTokens sets the tokens of a log-in, zero ones as it ends, unless it is over: a log-out, or another log-in, was quicker.
+// replaceTokens sets the tokens of a log-in; zero tokens end it. It changes nothing and returns false if that log-in is
+// already over.
 func (c *Client) replaceTokens(login int, t api.Tokens) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,14 +146,13 @@ func (c *Client) use(t api.Tokens) {
 
 type keyOfContext struct{}
 
-// WithKey returns a context under which the next write carries this
-// Idempotency-Key instead of a random one: the same key and the same content
-// within a day, from whatever process, is one and the same write.
+// WithKey returns a context that sets the Idempotency-Key of the next write, instead of a random one. Within a day, all
+// calls with the same key and content are one write, from any process.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyOfContext{}, key)
 }
 
-// call is one request to be made, as often as it takes.
+// call is one request, which may need several tries.
 type call struct {
 	method, path string
 	query        url.Values
@@ -162,16 +160,15 @@ type call struct {
 	out          any    // decoded from JSON, or raw; nil ignores the body
 	open         bool   // needs no bearer token
 	leaves       bool   // logs out
-	lost         bool   // a try of it got no answer, and may still run
-	bearer       string // the token that was sent last
-	login        int    // whose token that was
+	lost         bool   // a try got no response and may still run
+	bearer       string // the token of the last try
+	login        int    // the log-in of that token
 }
 
-// raw is a body that is sent or kept as it is.
+// raw is a body that is sent or returned unchanged.
 type raw []byte
 
-// do makes the call, renews the tokens once if they have run out, and makes it
-// again.
+// do makes the call. If the access token has expired, it renews the tokens and makes the call once more.
 func (c *Client) do(ctx context.Context, call call) (err error) {
 	defer func() {
 		if err != nil {
@@ -208,7 +205,7 @@ func (c *Client) do(ctx context.Context, call call) (err error) {
 	return err
 }
 
-// try sends the call until there is an answer to it.
+// try sends the call until it gets a response.
 func (c *Client) try(ctx context.Context, call *call, body []byte, key string) error {
 	wait, tries := c.wait, 0
 	for {
@@ -234,8 +231,7 @@ func (c *Client) try(ctx context.Context, call *call, body []byte, key string) e
 	}
 }
 
-// once sends the call and reads the answer. Whatever went wrong with the
-// connection is ErrUnreachable.
+// once sends the call and reads the response. It returns ErrUnreachable for all faults of the connection.
 func (c *Client) once(ctx context.Context, call *call, body []byte, key string) error {
 	req, err := c.request(ctx, call, body)
 	if err != nil {
@@ -271,7 +267,7 @@ func (c *Client) once(ctx context.Context, call *call, body []byte, key string) 
 
 func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Request, error) {
 	u := *c.base
-	// The path is escaped already: an address in it stays one segment.
+	// The path is already escaped: an address in it remains one segment.
 	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + call.path
 	path, err := url.PathUnescape(u.RawPath)
 	if err != nil {
@@ -299,7 +295,7 @@ func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Re
 	}
 	if !call.open {
 		t, login := c.session()
-		if call.bearer != "" && call.login != login { // it is not for somebody who has logged in meanwhile
+		if call.bearer != "" && call.login != login { // another user may have logged in meanwhile
 			return nil, errLoggedOut
 		}
 		call.bearer, call.login = t.AccessToken, login
@@ -319,7 +315,7 @@ func (c *Client) Server(ctx context.Context) (out api.Server, err error) {
 // errNoAnswer is the cause of a context that a timeout of the client has ended.
 var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnreachable)
 
-// within bounds ctx by a timeout of the client, which [ended] distinguishes from an end that the caller has set.
+// within bounds ctx by a timeout of the client. [ended] distinguishes it from an end that the caller has set.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, errNoAnswer)
 }
@@ -343,9 +339,8 @@ func unreachable(ctx context.Context, err error) error {
 	return err
 }
 
-// renew trades the refresh token for new tokens, unless somebody has done so
-// since bearer was sent. Of many callers at once one renews and the others
-// wait. It reports false when there is nothing to renew with.
+// renew exchanges the refresh token for new tokens, unless another call has done so since bearer was sent. Of
+// concurrent callers, one renews and the others wait. It returns false if there is no refresh token.
 func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	select {
 	case c.refreshing <- struct{}{}:
@@ -360,8 +355,8 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	if now.RefreshToken == "" {
 		return false, nil
 	}
-	// The refresh token is spent once the server has seen it; what it sends
-	// back must not be lost because one of the callers lost patience.
+	// A refresh token is used as soon as the server receives it. The new tokens must not be lost because a caller's
+	// context ends.
 	ctx, cancel := within(context.WithoutCancel(ctx), refreshTimeout)
 	defer cancel()
 	var fresh api.Tokens
@@ -372,15 +367,15 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	}
 	if err := c.tryRenewal(ctx, &refresh, body); err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
-			c.replaceTokens(login, api.Tokens{}) // logged out from elsewhere, or banned
+			c.replaceTokens(login, api.Tokens{}) // logged out on another device, or banned
 		}
 		return false, fmt.Errorf("renewing the tokens: %w", err)
 	}
 	return c.replaceTokens(login, fresh), nil
 }
 
-// tryRenewal asks again where the answer does not come: the server answers a refresh token that is used again with the
-// same tokens for ten seconds, and takes it for stolen afterwards. The last try has all the time there is.
+// tryRenewal retries if it gets no response. For ten seconds, the server returns the same tokens to a used refresh
+// token, and afterwards it treats the token as stolen. The last try has all the remaining time.
 func (c *Client) tryRenewal(ctx context.Context, refresh *call, body []byte) (err error) {
 	for range 2 {
 		trying, cancel := within(ctx, c.renewalTry)
@@ -393,7 +388,7 @@ func (c *Client) tryRenewal(ctx context.Context, refresh *call, body []byte) (er
 	return c.try(ctx, refresh, body, crand.Text())
 }
 
-// sleep waits for d, or returns ctx's error when that ends first.
+// sleep waits for d. It returns ctx's error if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -24,9 +24,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// stoa is a server that keeps the contract as far as a client can tell:
-// access tokens that run out, refresh tokens good for one refresh, and writes
-// that happen once for each Idempotency-Key.
+// stoa is a fake server that follows the contract as far as a client can detect. Access tokens expire, each refresh
+// token works once, and a write happens once for each Idempotency-Key.
 type stoa struct {
 	*httptest.Server
 
@@ -37,11 +36,11 @@ type stoa struct {
 	keys     []string // of the check-ins, each try
 	marks    int
 
-	away    int           // renewals that are refused for now
-	lose    int           // answers to check-ins that never arrive
-	busy    int           // refusals of a repeated key before its answer is there
-	renewal chan struct{} // when set, a renewal waits for it after the tokens have changed
-	begun   chan struct{} // gets a value then
+	away    int           // number of renewals that are refused for now
+	lose    int           // number of responses to check-ins that are lost
+	busy    int           // number of refusals of a repeated key before its response is known
+	renewal chan struct{} // if set, a renewal waits for it after the tokens have changed
+	begun   chan struct{} // gets a value at that time
 }
 
 func start(t *testing.T) *stoa {
@@ -125,7 +124,7 @@ func (s *stoa) checkin(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.lose > 0:
 		s.lose--
-		panic(http.ErrAbortHandler) // it happened; the answer is lost
+		panic(http.ErrAbortHandler) // the write is done; the response is lost
 	case repeated && s.busy > 0:
 		s.busy--
 		problem(w, http.StatusConflict, "idempotency.busy")
@@ -134,7 +133,7 @@ func (s *stoa) checkin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bobLogsIn has the server log Bob in, whoever asks, and returns his tokens.
+// bobLogsIn logs Bob in on the server, and returns his tokens.
 func (s *stoa) bobLogsIn() api.Tokens {
 	bob := api.Tokens{AccessToken: "bob", RefreshToken: "bob's", Device: "b"}
 	s.Config.Handler.(*http.ServeMux).HandleFunc("POST /v1/auth/login", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, bob) })
@@ -151,8 +150,7 @@ func dial(t *testing.T, s *stoa, opts ...Option) *Client {
 	return c
 }
 
-// picture stands for an answer that is no JSON to the client, though it is to the
-// test's server.
+// picture is a response that the client does not decode as JSON, although the test's server encodes it.
 var picture = json.RawMessage(`"\ud83d\uddbc"`)
 
 func asJSON(b []byte, err error) (any, error) { return json.RawMessage(bytes.TrimSpace(b)), err }
@@ -161,7 +159,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 	name := "Ann"
 	tokens := api.Tokens{AccessToken: "a1", RefreshToken: "r1", Device: "d"}
 	for _, c := range []struct {
-		route, body string // what the server is to see
+		route, body string // the request that the server must get
 		open        bool   // no token is sent
 		reply       any
 		call        func(ctx context.Context, c *Client) (any, error)
@@ -354,7 +352,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 
 func TestTokensAreRenewedOnceForManyCallers(t *testing.T) {
 	s := start(t)
-	s.access = "other" // what the client has ran out
+	s.access = "other" // the client's token has expired
 	c := dial(t, s)
 	var all sync.WaitGroup
 	for range 40 {
@@ -403,7 +401,7 @@ func TestFreshTokensAreNotLostWithACallerWhoGives(t *testing.T) {
 		_, err := c.Me(ctx)
 		over <- err
 	}()
-	<-s.begun // the old refresh token is spent now
+	<-s.begun // the old refresh token is now used
 	cancel()
 	close(s.renewal)
 	if err := <-over; !errors.Is(err, context.Canceled) {
@@ -565,7 +563,7 @@ func TestSomebodyElsesBusyKeyIsARefusal(t *testing.T) {
 	}
 }
 
-// nobody is where no request arrives.
+// nobody is a transport that no request may reach.
 type nobody struct{}
 
 func (nobody) RoundTrip(*http.Request) (*http.Response, error) {
@@ -663,7 +661,7 @@ func TestABaseThatIsNoAddressIsRefused(t *testing.T) {
 	}
 }
 
-// pipe is a stream of events that a test writes by hand.
+// pipe is a stream of events that a test writes manually.
 type pipe struct {
 	seen  chan http.Header
 	write chan string // "" breaks the connection
@@ -733,7 +731,7 @@ func TestEventsComeAcrossBreaksAndRenewals(t *testing.T) {
 	p.write <- "id: e2\r\ndata: {\"id\":\"e2\",\"type\":\"new\",\"time\":\"2026-03-01T12:00:00Z\",\"data\":[1]}\r\n\r\n"
 	check(api.Event{Type: "new", Time: api.At(noon), Data: json.RawMessage("[1]")})
 
-	// The token runs out while the stream is broken.
+	// The token expires while the stream is broken.
 	s.mu.Lock()
 	s.access = "yet another"
 	s.mu.Unlock()
@@ -825,7 +823,7 @@ func TestAStreamWaitsWhenTheServerIsFull(t *testing.T) {
 	}
 }
 
-// answerSockets has the server answer each connection of a socket by answer, and end it then.
+// answerSockets lets answer serve each socket connection of the server, which then closes it.
 func (s *stoa) answerSockets(t *testing.T, answer func(ctx context.Context, conn *websocket.Conn)) {
 	s.Config.Handler.(*http.ServeMux).HandleFunc("GET /v1/socket", func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
@@ -838,7 +836,7 @@ func (s *stoa) answerSockets(t *testing.T, answer func(ctx context.Context, conn
 	})
 }
 
-// A server may put what comes right after the answer to connect into the same frame.
+// A server may put the first events into the same frame as its response to connect.
 func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
 	s := start(t)
 	done := make(chan struct{})
@@ -874,7 +872,7 @@ func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
 	}
 }
 
-// The token has run out while the server cannot reach its SQL: what refuses the renewal for now does not end a socket.
+// The token has expired while the server cannot reach SQL. A temporary refusal of the renewal must not end a socket.
 func TestASocketOutlivesARenewalThatIsRefusedForNow(t *testing.T) {
 	s := start(t)
 	s.away = 2
@@ -896,7 +894,7 @@ func TestASocketOutlivesARenewalThatIsRefusedForNow(t *testing.T) {
 				reply = `{"id":%d,"error":{"code":109,"message":"token expired"}}`
 			} else if cmd.Connect != nil {
 				s.mu.Lock()
-				s.away = 2 // when it is renewed next, after a second
+				s.away = 2 // before its next renewal, after a second
 				s.mu.Unlock()
 				reply = `{"id":%d,"connect":{"client":"c","version":"v","expires":true,"ttl":1,"subs":{"ann":{}}}}`
 			}
@@ -926,7 +924,7 @@ func TestASocketOutlivesARenewalThatIsRefusedForNow(t *testing.T) {
 	}
 }
 
-// The reader is busy as the end of Ann's session comes, and Bob logs in before it is read.
+// The reader is busy when Ann's session ends, and Bob logs in before the reader gets the end.
 func TestTheEndOfASessionOverASocketIsNotThatOfWhoLoggedInMeanwhile(t *testing.T) {
 	s := start(t)
 	bob := s.bobLogsIn()
@@ -938,7 +936,7 @@ func TestTheEndOfASessionOverASocketIsNotThatOfWhoLoggedInMeanwhile(t *testing.T
 		if err := conn.Write(ctx, websocket.MessageText, []byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{}}}}`)); err != nil {
 			t.Error(err)
 		}
-		_ = conn.Close(api.SocketSessionEnded, "session ended") // it waits for an answer, which is late
+		_ = conn.Close(api.SocketSessionEnded, "session ended") // it waits for a late response
 	})
 	var told []api.Tokens
 	c := dial(t, s, OnTokens(func(now api.Tokens) { told = append(told, now) }))
@@ -958,7 +956,7 @@ func TestTheEndOfASessionOverASocketIsNotThatOfWhoLoggedInMeanwhile(t *testing.T
 	}
 }
 
-// encoded is called as a call over a socket is encoded, before that waits for a connection.
+// encoded is called when a call over a socket is encoded, before the call waits for a connection.
 type encoded func()
 
 func (f encoded) MarshalJSON() ([]byte, error) { f(); return []byte("null"), nil }
@@ -978,7 +976,7 @@ func TestACallOverASocketIsNotSentInTheNameOfWhoLoggedInMeanwhile(t *testing.T) 
 				return
 			}
 			if cmd.Connect.Token != bob.AccessToken {
-				return // Ann's line breaks each time
+				return // Ann's connection breaks each time
 			}
 			if err := conn.Write(ctx, websocket.MessageText, []byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"bob":{}}}}`)); err != nil {
 				t.Error(err)
@@ -1009,7 +1007,7 @@ func TestARefusalOverASocketSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-// The server has renewed the tokens, and its answer is lost on a connection that nobody has closed.
+// The server has renewed the tokens, and its response is lost on a connection that stays open.
 func TestARenewalWhoseAnswerIsLostIsAskedForAgain(t *testing.T) {
 	ann := api.Tokens{AccessToken: "a1", RefreshToken: "r1", Device: "a"}
 	var tries atomic.Int32
@@ -1031,7 +1029,7 @@ func TestARenewalWhoseAnswerIsLostIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// A program logs in anew while its socket stands: the next call goes over a connection of this log-in.
+// A program logs in again while its socket is open. The next call uses a connection of the new log-in.
 func TestACallAfterAnotherLogInGoesOverAConnectionOfItsOwn(t *testing.T) {
 	s := start(t)
 	bob := s.bobLogsIn()

@@ -41,14 +41,14 @@ func serve(t *testing.T, routes map[string]http.HandlerFunc) *Client {
 	return c
 }
 
-// silence accepts a request and never answers it.
+// silence accepts a request and never responds.
 func silence(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func expired(w http.ResponseWriter, _ *http.Request) {
 	problem(w, http.StatusUnauthorized, "auth.token_invalid")
 }
 
-// socketAnswering upgrades, reads one frame and answers it, unless the answer is empty.
+// socketAnswering upgrades, reads one frame and sends answer, unless that is empty.
 func socketAnswering(answer string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
@@ -130,7 +130,7 @@ func TestCall_TimesOutAsUnreachable(t *testing.T) {
 			t.Errorf("the caller's deadline: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		errs := make(chan error, 2)
-		for range cap(errs) { // one renews the tokens, the other waits for that
+		for range cap(errs) { // one renews the tokens, and the other waits for it
 			go func() {
 				_, err := c.Checkin(t.Context(), api.CheckinRequest{})
 				errs <- err
@@ -144,7 +144,7 @@ func TestCall_TimesOutAsUnreachable(t *testing.T) {
 	})
 }
 
-// The node that ran the first try has died, and its claim lapses after some time.
+// The node of the first try has died, and its claim expires after some time.
 func TestWrite_RetriesBusyUntilItsTimeout(t *testing.T) {
 	for name, test := range map[string]struct {
 		lapses time.Duration

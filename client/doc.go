@@ -1,5 +1,4 @@
-// Package client calls a Stoa server: one method for each route, with the
-// types of package api.
+// Package client calls a Stoa server. It has one method for each route, and uses the types of package api.
 //
 //	c, err := client.New("https://stoa.example.org")
 //	…
@@ -8,22 +7,23 @@
 //	}
 //	day, err := c.Checkin(ctx, api.CheckinRequest{Words: 20})
 //	switch {
-//	case client.CodeOf(err) == "checkin.store_away": // the server's own words for what is wrong
-//	case errors.Is(err, client.ErrUnreachable): // no server answered
+//	case client.CodeOf(err) == "checkin.store_away": // the server's code of the error
+//	case errors.Is(err, client.ErrUnreachable): // no server responded
 //	}
 //
-// A client holds the tokens of one device and renews them when they have run
-// out. What writes in the name of somebody who is logged in carries an Idempotency-Key and is sent again when
-// the connection breaks, so that it happens once however often it was sent; only a code
-// may be mailed twice, where the server dies before it answers. What is called before a log-in is sent again as well, but without
-// a key that counts: after a lost answer, Register, ResetPassword, UndoEmail and a log-in by a code may be refused (auth.code_wrong,
-// auth.email_taken) though the first try was carried out, and Login, LoginByJWT and VisitRoom may leave a session that nobody has. What
-// still waits when its log-in is over is refused: client.logged_out.
-// A client is safe for concurrent use.
+// A client has the tokens of one device and renews them when they expire. A client is safe for concurrent use.
 //
-// What a call may be refused with is listed for its route in docs/reference/routes.md; [Error] has the code, and [CodeOf] returns it. Times
-// are UTC, durations of a medium milliseconds, sizes bytes.
+// The client sends a write again if the connection breaks. A write of a logged-in user has an Idempotency-Key, so that
+// it happens once for any number of tries. Only a code may be mailed twice, if the server dies before it responds.
 //
-// [Client.Socket] is the connection over which events come and operations can be called, too; [Socket.Watch] has it
-// bring those of a room or of a large group's chat. examples/bot is a program that lives on one.
+// Calls before a log-in are also sent again, but no key protects them. After a lost response, Register, ResetPassword,
+// UndoEmail and a log-in by a code may be refused (auth.code_wrong, auth.email_taken) although the first try succeeded.
+// Login, LoginByJWT and VisitRoom may leave a session that no client uses. A call that still waits when its log-in ends
+// returns the code client.logged_out.
+//
+// The possible refusals of each route are listed in docs/reference/routes.md. [Error] has the code, and [CodeOf]
+// returns it. Times are UTC, durations of a medium milliseconds, sizes bytes.
+//
+// [Client.Socket] is a connection that delivers events and also calls operations. [Socket.Watch] subscribes it to a
+// room or to a large group's chat. examples/bot is a program that uses one.
 package client

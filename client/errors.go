@@ -13,16 +13,16 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// ErrUnreachable reports that no server answered, however often it was asked.
+// ErrUnreachable reports that no server responded to any try.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
-// Error is a refusal by the server: its problem document.
+// Error is a refusal of the server: its problem document.
 type Error struct {
 	Status     int                // HTTP status
-	Code       string             // stable, for machines: "auth.bad_credentials"; "http.502" when the answer was no problem document
+	Code       string             // stable, for machines: "auth.bad_credentials"; "http.502" if the response was not a problem document
 	Detail     string             // one sentence for people
-	Fields     []api.ProblemField // what is wrong with which part of the input
-	RetryAfter time.Duration      // when to come back; zero when the server did not say
+	Fields     []api.ProblemField // faults of the parts of the input
+	RetryAfter time.Duration      // when to retry; zero if the server did not set it
 }
 
 // Error returns code, detail and fields in one line.
@@ -38,10 +38,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// errLoggedOut is what a call gets that is not carried out yet when its log-in is over.
+// errLoggedOut is the error of a call that was not sent before its log-in ended.
 var errLoggedOut = &Error{Status: http.StatusUnauthorized, Code: "client.logged_out", Detail: "The log-in of this call is over."}
 
-// passing reports whether an error is a refusal for now: there is too much, or something of the server is away.
+// passing reports whether err is a temporary refusal: too many requests, or a part of the server is unavailable.
 func passing(err error) (e *Error, ok bool) {
 	e, ok = errors.AsType[*Error](err)
 	return e, ok && (e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError)
@@ -55,10 +55,10 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// maxProblem bounds what is read of a refusal; a proxy's may be a whole page.
+// maxProblem bounds the bytes read of a refusal, because a proxy may send a whole page.
 const maxProblem = 64 << 10
 
-// refusal makes an Error out of an answer that is none of success.
+// refusal converts an unsuccessful response to an Error.
 func refusal(resp *http.Response, now time.Time) *Error {
 	e := &Error{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header.Get("Retry-After"), now)}
 	var p api.Problem
@@ -72,7 +72,7 @@ func refusal(resp *http.Response, now time.Time) *Error {
 	return e
 }
 
-// retryAfter reads the header's two forms.
+// retryAfter parses both forms of the header.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(n) * time.Second

@@ -18,33 +18,29 @@ import (
 )
 
 const (
-	// A broken stream is opened again after the first wait, then after waits
-	// that double up to the longest.
+	// The waits before a broken stream is opened again begin with firstReconnect and double up to maxReconnect.
 	firstReconnect = 250 * time.Millisecond
 	maxReconnect   = 15 * time.Second
 
-	// A server says something every 15 s.
+	// maxIdle is the longest silence of a stream. A server sends data every 15 s.
 	maxIdle = time.Minute
 
 	maxEvent = 1 << 20
 )
 
-// Listener gets what a stream of events brings, one call at a time.
+// Listener receives the events of a stream, one call at a time.
 type Listener struct {
-	// Open is called when the stream stands, and again whenever it stands again
-	// after a break. Events from before, or from the time of a break, may never
-	// come: ask for the present state here. Nil ignores it.
+	// Open is called when the stream is open, and again after each break. Earlier events, and events during a break, may
+	// be lost: load the present state here. Nil ignores it.
 	Open func()
 
-	// Event gets each event. Its Data is an api.CheckinStatus for
-	// checkin.marked, a json.RawMessage for types this client does not know. An
-	// error ends the stream.
+	// Event gets each event. Its Data is an api.CheckinStatus for checkin.marked, and a json.RawMessage for types that
+	// this client does not know. An error ends the stream.
 	Event func(api.Event) error
 }
 
-// Events passes the caller's events to fn until ctx ends, fn returns an error
-// or the server refuses for good, and returns why. Broken streams are opened
-// again. Events during a break may be lost; [Client.Listen] tells of breaks.
+// Events passes the caller's events to fn. It returns when ctx ends, fn returns an error or the server refuses
+// permanently. It opens a broken stream again. Events during a break may be lost; [Client.Listen] reports breaks.
 func (c *Client) Events(ctx context.Context, fn func(api.Event) error) error {
 	return c.Listen(ctx, Listener{Event: fn})
 }
@@ -76,15 +72,15 @@ func (c *Client) Listen(ctx context.Context, l Listener) error {
 	}
 }
 
-// stream is a stream of events over all its connections.
+// stream is a stream of events over several connections.
 type stream struct {
 	c     *Client
 	l     Listener
 	first time.Duration // wait after a break; the server may set it
-	stood bool          // since the last wait
+	stood bool          // the stream was open since the last wait
 }
 
-// run opens a connection and reads it to its end.
+// run opens a connection and reads it until it ends.
 func (s *stream) run(ctx context.Context) error {
 	conn, hangUp := context.WithCancel(ctx)
 	defer hangUp()
@@ -95,7 +91,7 @@ func (s *stream) run(ctx context.Context) error {
 		return err
 	}
 	defer resp.Body.Close()
-	silence.Stop() // a caller may take its time
+	silence.Stop() // the caller may take any time
 	s.stood = true
 	if s.l.Open != nil {
 		s.l.Open()
@@ -103,7 +99,7 @@ func (s *stream) run(ctx context.Context) error {
 	return s.read(ctx, resp.Body, silence)
 }
 
-// open renews the tokens once if they have run out.
+// open opens the stream. It renews the tokens once if they have expired.
 func (s *stream) open(ctx, conn context.Context) (*http.Response, error) {
 	for renewed := false; ; renewed = true {
 		call := call{method: http.MethodGet, path: "/v1/events"}
@@ -134,8 +130,8 @@ func (s *stream) open(ctx, conn context.Context) (*http.Response, error) {
 	}
 }
 
-// read passes events on until the connection ends, which is ErrUnreachable. It
-// starts silence whenever it waits for the server.
+// read passes events on until the connection ends, and then returns ErrUnreachable. It starts the silence timer each
+// time it waits for the server.
 func (s *stream) read(ctx context.Context, body io.Reader, silence *time.Timer) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxEvent)
@@ -185,7 +181,7 @@ func (s *stream) read(ctx context.Context, body io.Reader, silence *time.Timer) 
 	return unreachable(ctx, err)
 }
 
-// event decodes one, its data into the type that goes with it.
+// event decodes an event, with its data in the type for it.
 func event(text string) (e api.Event, err error) {
 	var data json.RawMessage
 	e.Data = &data

@@ -13,7 +13,7 @@ import (
 )
 
 func Example() {
-	// Stands in for a running server.
+	// A fake of a running server.
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/auth/login", func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(api.Tokens{AccessToken: "secret"})
@@ -37,14 +37,14 @@ func Example() {
 	day, err := c.Checkin(ctx, api.CheckinRequest{Words: 20})
 	fmt.Println(day.New, day.Streak, err)
 
-	_, err = c.CheckinStats(ctx) // the stand-in does not know it
+	_, err = c.CheckinStats(ctx) // the fake server does not have this route
 	fmt.Println(client.CodeOf(err), errors.Is(err, client.ErrUnreachable))
 	// Output:
 	// true 3 <nil>
 	// http.404 false
 }
 
-// A room is watched from the moment at which Open is called; what happened before is asked for there.
+// When Open is called, the room is watched. The example loads earlier changes there.
 func ExampleSocket_Watch() {
 	ctx := context.Background()
 	c, err := client.New("https://stoa.example.org", client.WithTokens(api.Tokens{AccessToken: "…"}))

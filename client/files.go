@@ -13,14 +13,14 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// SendFile uploads a file and sends it to a chat. What breaks the line does not break the upload, as with [Client.Upload].
-// It returns when the message is stored for good.
+// SendFile uploads a file and sends it to a chat. The upload survives broken connections, as with [Client.Upload]. When
+// SendFile returns without an error, the message is durable.
 func (c *Client) SendFile(ctx context.Context, chat, name string, file io.ReadSeeker) (api.Sent, error) {
 	return c.SendMedia(ctx, chat, api.Content{Kind: api.MessageFile}, name, file)
 }
 
-// SendMedia is SendFile for a message that says more: content's kind is image, voice or file, and its media may have
-// alt, waveform and duration.
+// SendMedia is SendFile with more content. The kind is image, voice or file, and the media may have alt, waveform and
+// duration.
 func (c *Client) SendMedia(ctx context.Context, chat string, content api.Content, name string, file io.ReadSeeker) (out api.Sent, err error) {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *Client) SendMedia(ctx context.Context, chat string, content api.Content
 	return c.Send(ctx, chat, api.Send{ClientID: crand.Text(), Content: content})
 }
 
-// UploadForMessages uploads a file that messages are to have, and returns its id once it is whole and the server has looked
-// at it: [api.Media]'s File. What no message has within a day is removed.
+// UploadForMessages uploads a file for messages. It returns the file's id, for the File of [api.Media], after the
+// upload is complete and the server has checked the file. A file that no message refers to within a day is deleted.
 func (c *Client) UploadForMessages(ctx context.Context, offer api.TransferOffer, file io.ReaderAt) (id string, err error) {
 	offer.To = ""
 	begun, err := c.OfferFile(ctx, offer)
@@ -50,7 +50,7 @@ func (c *Client) UploadForMessages(ctx context.Context, offer api.TransferOffer,
 	if err := c.Upload(ctx, begun.ID, file, offer.Size); err != nil {
 		return "", err
 	}
-	for wait := c.wait; ; wait = min(2*wait, 5*time.Second) { // a scanner may look at it
+	for wait := c.wait; ; wait = min(2*wait, 5*time.Second) { // a scanner may check it
 		switch t, err := c.Transfer(ctx, begun.ID); {
 		case err != nil:
 			return "", err
@@ -65,8 +65,8 @@ func (c *Client) UploadForMessages(ctx context.Context, offer api.TransferOffer,
 	}
 }
 
-// MessageFileLink returns where the file of a message can be fetched for some minutes, or its thumbnail of a side; 0 is
-// the file itself.
+// MessageFileLink returns a link to a message's file, or to its thumbnail of that side length; 0 means the file. The
+// link is valid for some minutes.
 func (c *Client) MessageFileLink(ctx context.Context, chat string, seq int64, side int) (out api.FileLink, err error) {
 	query := url.Values{}
 	if side > 0 {
@@ -76,8 +76,8 @@ func (c *Client) MessageFileLink(ctx context.Context, chat string, seq int64, si
 	return out, err
 }
 
-// FetchFile writes the file of a message, or its thumbnail of a side, to w, from a byte on, and returns how many bytes it
-// has written: after an error, call it again from there.
+// FetchFile writes the file of a message, or its thumbnail, to w from a byte offset. It returns the number of bytes
+// written: after an error, call it again from there.
 func (c *Client) FetchFile(ctx context.Context, chat string, seq int64, side int, from int64, w io.Writer) (n int64, err error) {
 	link, err := c.MessageFileLink(ctx, chat, seq, side)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Client) FetchFile(ctx context.Context, chat string, seq int64, side int
 	return c.follow(ctx, link, from, w)
 }
 
-// readerAt reads a file at places, one after the other.
+// readerAt returns a reader at offsets, for one caller at a time.
 func readerAt(file io.ReadSeeker) io.ReaderAt {
 	if r, ok := file.(io.ReaderAt); ok {
 		return r

@@ -16,15 +16,15 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// shelf is a server that takes one file, by tus, and harms the requests on their way.
+// shelf is a server that accepts one file by tus, and disturbs its requests.
 type shelf struct {
 	*stoa
 	file   []byte
-	looks  int // at the file, before it is done
+	looks  int // number of requests for the file's state before it is complete
 	status string
 	sent   []api.Send
 
-	heads, patches []func(w http.ResponseWriter, r *http.Request) // what happens instead of the next ones
+	heads, patches []func(w http.ResponseWriter, r *http.Request) // what happens to the next requests
 }
 
 func startShelf(t *testing.T) *shelf {
@@ -68,7 +68,7 @@ func startShelf(t *testing.T) *shelf {
 	return s
 }
 
-// next takes off a list what happens to a request; where the list is empty, otherwise does.
+// next removes and runs the first function of a list. If the list is empty, it runs otherwise.
 func (s *shelf) next(some *[]func(http.ResponseWriter, *http.Request), otherwise func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *shelf) stands(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take takes at most n bytes of the file, and where there are more breaks the line.
+// take accepts at most n bytes of the file, and breaks the connection if there are more.
 func (s *shelf) take(w http.ResponseWriter, r *http.Request, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func refuse(status int, code string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) { problem(w, status, code) }
 }
 
-// onlySeeks is a file that is read at places by seeking.
+// onlySeeks is a file that can be read at offsets only by seeking.
 type onlySeeks struct{ io.ReadSeeker }
 
 func TestWhatBreaksTheLineDoesNotBreakAnUpload(t *testing.T) {
@@ -176,7 +176,7 @@ type unseekable struct{ error }
 func (u unseekable) Read([]byte) (int, error)       { return 0, u.error }
 func (u unseekable) Seek(int64, int) (int64, error) { return 0, u.error }
 
-// zeros is a file of them.
+// zeros is a file of zeros.
 type zeros struct{}
 
 func (zeros) ReadAt(b []byte, _ int64) (int, error) { return len(b), nil }

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// A server, or what stands in for it, may say anything.
+// A server, or a proxy in front of it, may send any text.
 func FuzzStream(f *testing.F) {
 	for _, seed := range []string{"", ":\n\n", "data: {}\n\n", "id: 1\nevent: x\nretry: 99999999999\ndata: {\"type\":\"checkin.marked\",\n" + "data: \"data\":{\"streak\":\"x\"}}\n\n",
 		"data\n\n", "data: null\r\n\r\n", "\x00: \xff\n", "data: {\"time\":1}\n\n", "retry: 0\nretry: 1\n"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// inGroup is the path of something in a group.
+// inGroup returns the path of a resource of a group.
 func inGroup(group string, parts ...string) string {
 	path := "/v1/groups/" + url.PathEscape(group)
 	for _, p := range parts {
@@ -18,7 +18,7 @@ func inGroup(group string, parts ...string) string {
 	return path
 }
 
-// CreateGroup makes a group of the caller and friends of theirs.
+// CreateGroup creates a group of the caller and the caller's friends.
 func (c *Client) CreateGroup(ctx context.Context, in api.GroupNew) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/groups", in: in, out: &out})
 	return out, err
@@ -30,7 +30,7 @@ func (c *Client) Groups(ctx context.Context) (out api.Groups, err error) {
 	return out, err
 }
 
-// Group returns a group, and the caller's place in it.
+// Group returns a group and the caller's membership.
 func (c *Client) Group(ctx context.Context, group string) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group), out: &out})
 	return out, err
@@ -42,43 +42,41 @@ func (c *Client) UpdateGroup(ctx context.Context, group string, in api.GroupUpda
 	return out, err
 }
 
-// DissolveGroup ends a group, for all.
+// DissolveGroup deletes a group for all members.
 func (c *Client) DissolveGroup(ctx context.Context, group string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group)})
 }
 
-// TransferGroup hands a group over to another member.
+// TransferGroup makes another member the owner of a group.
 func (c *Client) TransferGroup(ctx context.Context, group, user string) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodPut, path: inGroup(group, "owner"), in: api.GroupOwner{User: user}, out: &out})
 	return out, err
 }
 
-// SetGroupSelf changes the caller's own place in a group.
+// SetGroupSelf changes the caller's own membership.
 func (c *Client) SetGroupSelf(ctx context.Context, group string, in api.GroupSelfUpdate) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodPatch, path: inGroup(group, "me"), in: in, out: &out})
 	return out, err
 }
 
-// LeaveGroup takes the caller out of a group.
+// LeaveGroup ends the caller's membership.
 func (c *Client) LeaveGroup(ctx context.Context, group string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "me")})
 }
 
-// GroupSeen returns how many members have seen the newest announcement.
+// GroupSeen returns the number of members who have seen the newest announcement.
 func (c *Client) GroupSeen(ctx context.Context, group string) (out api.GroupSeen, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "seen"), out: &out})
 	return out, err
 }
 
-// GroupMembers returns a page of a group's members, from behind cursor on. A zero limit leaves it
-// to the server.
+// GroupMembers returns a page of a group's members after the cursor. With a zero limit the server chooses the limit.
 func (c *Client) GroupMembers(ctx context.Context, group, cursor string, limit int) (out api.GroupMembers, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "members"), query: pageOf(cursor, limit), out: &out})
 	return out, err
 }
 
-// GroupChanges returns what changed in a group since a version. A zero limit leaves it to the
-// server.
+// GroupChanges returns the changes of a group since a version. With a zero limit the server chooses the limit.
 func (c *Client) GroupChanges(ctx context.Context, group string, since int64, limit int) (out api.GroupChanges, err error) {
 	query := pageOf("", limit)
 	query.Set("since", strconv.FormatInt(since, 10))
@@ -86,31 +84,31 @@ func (c *Client) GroupChanges(ctx context.Context, group string, since int64, li
 	return out, err
 }
 
-// InviteToGroup makes friends of the caller members.
+// InviteToGroup adds the caller's friends to a group.
 func (c *Client) InviteToGroup(ctx context.Context, group string, users ...string) (out api.GroupAdded, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "members"), in: api.GroupInvite{Users: users}, out: &out})
 	return out, err
 }
 
-// UpdateGroupMember changes another member's role, or mutes them.
+// UpdateGroupMember changes the role of another member, or mutes that member.
 func (c *Client) UpdateGroupMember(ctx context.Context, group, user string, in api.GroupMemberUpdate) (out api.GroupMember, err error) {
 	err = c.do(ctx, call{method: http.MethodPatch, path: inGroup(group, "members", user), in: in, out: &out})
 	return out, err
 }
 
-// RemoveFromGroup takes a member out.
+// RemoveFromGroup removes a member from a group.
 func (c *Client) RemoveFromGroup(ctx context.Context, group, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "members", user)})
 }
 
-// GroupBans returns a page of who is banned from a group, from behind cursor on. A zero limit leaves
-// it to the server.
+// GroupBans returns a page of the banned users of a group after the cursor. With a zero limit the server chooses the
+// limit.
 func (c *Client) GroupBans(ctx context.Context, group, cursor string, limit int) (out api.GroupBans, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "bans"), query: pageOf(cursor, limit), out: &out})
 	return out, err
 }
 
-// BanFromGroup keeps a user out of a group.
+// BanFromGroup bans a user from a group.
 func (c *Client) BanFromGroup(ctx context.Context, group, user string) error {
 	return c.do(ctx, call{method: http.MethodPut, path: inGroup(group, "bans", user)})
 }
@@ -120,55 +118,55 @@ func (c *Client) UnbanFromGroup(ctx context.Context, group, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "bans", user)})
 }
 
-// NewGroupLink makes a link that lets users into a group.
+// NewGroupLink creates a link that lets users join a group.
 func (c *Client) NewGroupLink(ctx context.Context, group string, in api.GroupLinkNew) (out api.GroupLink, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "links"), in: in, out: &out})
 	return out, err
 }
 
-// GroupLinks returns the links that let users into a group, as far as the caller may see them.
+// GroupLinks returns the invite links of a group that the caller may see.
 func (c *Client) GroupLinks(ctx context.Context, group string) (out api.GroupLinks, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "links"), out: &out})
 	return out, err
 }
 
-// RevokeGroupLink has a link let nobody in any more.
+// RevokeGroupLink revokes a link.
 func (c *Client) RevokeGroupLink(ctx context.Context, group, link string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "links", link)})
 }
 
-// LookAtGroupLink returns the group into which a link leads.
+// LookAtGroupLink returns the group of a link.
 func (c *Client) LookAtGroupLink(ctx context.Context, link string) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/group-links/" + url.PathEscape(link), out: &out})
 	return out, err
 }
 
-// JoinByGroupLink joins the group into which a link leads.
+// JoinByGroupLink joins the group of a link.
 func (c *Client) JoinByGroupLink(ctx context.Context, link string) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/group-links/" + url.PathEscape(link), out: &out})
 	return out, err
 }
 
-// AskByGroupCard joins the group of a card, or asks to, with an answer to its question: then the answer has a request.
+// AskByGroupCard joins the group of a card. If the group needs a request, it sends one with an answer to its question,
+// and the result has this request.
 func (c *Client) AskByGroupCard(ctx context.Context, token, answer string) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/group-links/" + url.PathEscape(token), in: api.GroupRequestNew{Answer: answer}, out: &out})
 	return out, err
 }
 
-// DrawGroupCard returns what others scan to find a group: the same card until it expires.
+// DrawGroupCard returns the card that others scan to find a group. It is the same card until it expires.
 func (c *Client) DrawGroupCard(ctx context.Context, group string) (out api.Card, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "card"), out: &out})
 	return out, err
 }
 
-// GroupCard returns the card that a member has drawn. It fails with "card.not_drawn" if there is none.
+// GroupCard returns the group's current card. It fails with "card.not_drawn" if there is none.
 func (c *Client) GroupCard(ctx context.Context, group string) (out api.Card, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "card"), out: &out})
 	return out, err
 }
 
-// GroupCardPNG returns a group's card as a QR code of 128 to 1024 pixels. A zero size leaves
-// it to the server.
+// GroupCardPNG returns a group's card as a QR code of 128 to 1024 pixels. With a zero size the server chooses the size.
 func (c *Client) GroupCardPNG(ctx context.Context, group string, size int) ([]byte, error) {
 	return c.cardPNG(ctx, inGroup(group, "card.png"), size)
 }
@@ -180,13 +178,13 @@ func (c *Client) GroupCardSVG(ctx context.Context, group string) ([]byte, error)
 	return out, err
 }
 
-// SetGroupPicture makes an image (PNG, JPEG, GIF or WebP) a group's picture.
+// SetGroupPicture sets a group's picture from a PNG, JPEG, GIF or WebP image.
 func (c *Client) SetGroupPicture(ctx context.Context, group string, image []byte) (out api.GroupMembership, err error) {
 	err = c.do(ctx, call{method: http.MethodPut, path: inGroup(group, "picture"), in: raw(image), out: &out})
 	return out, err
 }
 
-// RemoveGroupPicture takes a group's picture away.
+// RemoveGroupPicture removes a group's picture.
 func (c *Client) RemoveGroupPicture(ctx context.Context, group string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "picture")})
 }
@@ -198,8 +196,8 @@ func (c *Client) GroupPicture(ctx context.Context, picture string, size int) (im
 	return out, err
 }
 
-// SearchGroupMembers returns members whose nickname, name, or the caller's remark of them, has each word of q. There may be
-// few in an answer, or none, and yet a Next.
+// SearchGroupMembers returns members whose nickname, name, or remark by the caller has each word of q. A page may be
+// short or empty although there is a Next.
 func (c *Client) SearchGroupMembers(ctx context.Context, group, q, cursor string, limit int) (out api.GroupMembers, err error) {
 	query := pageOf(cursor, limit)
 	query.Set("q", q)
@@ -207,14 +205,14 @@ func (c *Client) SearchGroupMembers(ctx context.Context, group, q, cursor string
 	return out, err
 }
 
-// AskToJoinGroup asks to join a group; an open one lets the caller in at once.
+// AskToJoinGroup sends a request to join a group. An open group adds the caller at once.
 func (c *Client) AskToJoinGroup(ctx context.Context, group, answer string) (out api.GroupRequestReply, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "requests"), in: api.GroupRequestNew{Answer: answer}, out: &out})
 	return out, err
 }
 
-// GroupRequests returns a page of the requests to join a group that wait, the oldest first, from behind cursor on. A zero
-// limit leaves it to the server.
+// GroupRequests returns a page of a group's pending requests to join after the cursor, oldest first. With a zero limit
+// the server chooses the limit.
 func (c *Client) GroupRequests(ctx context.Context, group, cursor string, limit int) (out api.GroupRequests, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "requests"), query: pageOf(cursor, limit), out: &out})
 	return out, err

@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// ofStream is the path of something of a live stream.
+// ofStream returns the path of a resource of a live stream.
 func ofStream(stream string, parts ...string) string {
 	path := "/v1/streams/" + url.PathEscape(stream)
 	for _, p := range parts {
@@ -17,7 +17,7 @@ func ofStream(stream string, parts ...string) string {
 	return path
 }
 
-// CreateStream makes a live stream; its keys are not shown again.
+// CreateStream creates a live stream. Only this response has its keys.
 func (c *Client) CreateStream(ctx context.Context, in api.StreamNew) (out api.StreamKeyed, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/streams", in: in, out: &out})
 	return out, err
@@ -52,24 +52,24 @@ func (c *Client) DeleteStream(ctx context.Context, stream string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: ofStream(stream)})
 }
 
-// RotateStreamKeys gives a stream new keys, and returns those.
+// RotateStreamKeys replaces the keys of a stream, and returns the new ones.
 func (c *Client) RotateStreamKeys(ctx context.Context, stream string, in api.StreamRotate) (out api.StreamKeys, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: ofStream(stream, "keys"), in: in, out: &out})
 	return out, err
 }
 
-// StopStream sends whoever publishes a stream away.
+// StopStream disconnects the publisher of a stream.
 func (c *Client) StopStream(ctx context.Context, stream string) error {
 	return c.do(ctx, call{method: http.MethodPost, path: ofStream(stream, "stop")})
 }
 
-// StreamViewers returns who watches the caller's stream.
+// StreamViewers returns the viewers of the caller's stream.
 func (c *Client) StreamViewers(ctx context.Context, stream string) (out api.StreamViewers, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: ofStream(stream, "viewers"), out: &out})
 	return out, err
 }
 
-// StreamRecordings returns a page of what was recorded of the caller's stream.
+// StreamRecordings returns a page of the recordings of the caller's stream.
 func (c *Client) StreamRecordings(ctx context.Context, stream, cursor string, limit int) (out api.StreamRecordings, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: ofStream(stream, "recordings"), query: pageOf(cursor, limit), out: &out})
 	return out, err

@@ -9,58 +9,60 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// PlaybackSync keeps one player in step with a room. It is told of the servers' clock, of the register, and of where
-// the player is, and says what the player is to do. It does nothing by itself and knows no network, so that it can be
-// tried in virtual time. It is not safe for concurrent use.
+// PlaybackSync synchronises one player with a room. Its inputs are the servers' clock, the register and the player's
+// position; its output is a correction for the player. It has no network and no timers, so that tests can use virtual
+// time. It is not safe for concurrent use.
 //
-// A player that is off by less than [PlaybackSync.Drift] is left alone. One that is off by more drifts back: its rate is a
-// little higher or lower, which nobody hears. One that is off by [PlaybackSync.Jump] seeks. While the room is paused a
-// player seeks in any case.
+// A player that is off by less than [PlaybackSync.Drift] is not changed. If it is off by more, its rate becomes a
+// little higher or lower, which users do not notice. If it is off by [PlaybackSync.Jump], it seeks. While the room is
+// paused, a player always seeks.
 type PlaybackSync struct {
-	Drift time.Duration // api.Room has it
-	Jump  time.Duration // api.Room has it
+	Drift time.Duration // see api.Room
+	Jump  time.Duration // see api.Room
 
 	pings []ping
 	state api.Playback
 	known bool
 }
 
-// ping is one question for the servers' clock.
+// ping is one measurement of the servers' clock.
 type ping struct {
 	trip   time.Duration
-	offset time.Duration // of the servers' clock from the one here
+	offset time.Duration // the servers' clock minus the local clock
 }
 
 const (
-	// pingsKept is of how many questions the best are taken.
+	// pingsKept is the number of stored measurements.
 	pingsKept = 16
-	// pingsUsed is how many of them are: the middle of a few, so that one that was lucky decides nothing.
+	// pingsUsed is the number of best measurements that are used. The median of several prevents that a single lucky one
+	// decides.
 	pingsUsed = 5
-	// clocksDiffer is by how much the servers' clocks differ, and the one here runs another way, while that many are asked.
+	// clocksDiffer bounds the difference of the servers' clocks, and the drift of the local clock, during pingsKept
+	// measurements.
 	clocksDiffer = 250 * time.Millisecond
-	// nudge is by how much, as a part of the rate, a player drifts at most. Sound whose pitch is kept
-	// sounds the same up to there.
+	// nudge is the largest change of a player's rate, as a part of the rate. Up to this limit, pitch-corrected sound
+	// sounds the same.
 	nudge = 0.1
-	// settle is in which time a player that is off a little is to be back.
+	// settle is the time to correct a small deviation.
 	settle = time.Second
 )
 
-// AddClock notes an answer of rooms.clock: when it was asked for and came, by this machine's clock, and what it says.
+// AddClock adds a response of rooms.clock. sent and came are the local times of the request and the response.
 func (s *PlaybackSync) AddClock(sent, came time.Time, at api.RoomClock) {
 	trip := came.Sub(sent)
 	if trip < 0 {
-		return // the clock here was set back meanwhile
+		return // the local clock was set back meanwhile
 	}
 	offset := time.UnixMilli(at.Time).Sub(sent.Add(trip / 2))
-	// An answer is wrong by half its round trip at most: where two are farther apart, the clock here was set between them.
+	// A measurement is wrong by at most half its round trip. If two differ by more, the local clock was set between them.
 	s.pings = slices.DeleteFunc(s.pings, func(p ping) bool { return (p.offset - offset).Abs() > (p.trip+trip)/2+clocksDiffer })
 	if s.pings = append(s.pings, ping{trip, offset}); len(s.pings) > pingsKept {
 		s.pings = slices.Delete(s.pings, 0, 1)
 	}
 }
 
-// Offset is how far the servers' clock is ahead of the one here: the middle of the offsets that came with the shortest
-// round trips, which had the least time to be wrong.
+// Offset returns how far the servers' clock is ahead of the local clock. It is the median of the offsets with the
+// shortest round trips, which have the smallest error.
 func (s *PlaybackSync) Offset() time.Duration {
 	if len(s.pings) == 0 {
 		return 0
@@ -71,7 +73,7 @@ func (s *PlaybackSync) Offset() time.Duration {
 	return best[len(best)/2].offset
 }
 
-// Take takes a register, from whichever way it came, and reports whether it is newer than the one that is known.
+// Take stores a register from any source, and reports whether it is newer than the stored one.
 func (s *PlaybackSync) Take(p api.Playback) bool {
 	if s.known && (p.Generation < s.state.Generation || p.Generation == s.state.Generation && p.Version <= s.state.Version) {
 		return false
@@ -80,10 +82,10 @@ func (s *PlaybackSync) Take(p api.Playback) bool {
 	return true
 }
 
-// State is the register that is known.
+// State returns the stored register.
 func (s *PlaybackSync) State() api.Playback { return s.state }
 
-// Position is where the room is at a moment of this machine's clock.
+// Position returns the position of the room at a time of the local clock.
 func (s *PlaybackSync) Position(now time.Time) time.Duration {
 	at := time.Duration(s.state.Position) * time.Millisecond
 	since := now.Add(s.Offset()).Sub(time.UnixMilli(s.state.ServerTime))
@@ -93,15 +95,16 @@ func (s *PlaybackSync) Position(now time.Time) time.Duration {
 	return at + time.Duration(float64(since)*s.state.Rate)
 }
 
-// Correction is what a player is to do.
+// Correction is the required change of a player.
 type Correction struct {
 	Paused bool
-	Seek   bool          // go to To first
-	To     time.Duration // where the room is
-	Rate   float64       // to play at
+	Seek   bool          // seek to To first
+	To     time.Duration // the position of the room
+	Rate   float64       // the playback rate
 }
 
-// Correct says what a player is to do that is at a position at a moment of this machine's clock. Ask a few times a second.
+// Correct returns the correction for a player that is at a position at a time of the local clock. Call it a few times a
+// second.
 func (s *PlaybackSync) Correct(now time.Time, position time.Duration) Correction {
 	c := Correction{Paused: s.state.Paused, To: s.Position(now), Rate: s.state.Rate}
 	off := c.To - position

@@ -13,7 +13,7 @@ func TestTheClockIsTheMiddleOfTheBestPings(t *testing.T) {
 	if s.Offset() != 0 {
 		t.Errorf("before any answer: %s", s.Offset())
 	}
-	for i := range 40 { // two seconds behind; every second answer takes long, one way
+	for i := range 40 { // two seconds behind; every second response is slow in one direction
 		sent, late := here.Add(time.Duration(i)*time.Second), time.Duration(i%2)*400*time.Millisecond
 		s.AddClock(sent, sent.Add(100*time.Millisecond+late), api.RoomClock{Time: sent.Add(2*time.Second + 50*time.Millisecond).UnixMilli()})
 	}
@@ -29,7 +29,7 @@ func TestAClockThatIsSetCountsAtOnce(t *testing.T) {
 		sent := sent.Add(time.Duration(i) * 10 * time.Second)
 		s.AddClock(sent, sent.Add(20*time.Millisecond), api.RoomClock{Time: sent.Add(10 * time.Millisecond).UnixMilli()})
 	}
-	// It was set back by half a minute on the way.
+	// The local clock was set back by half a minute during the request.
 	s.AddClock(sent.Add(160*time.Second), sent.Add(130*time.Second), api.RoomClock{Time: sent.Add(160 * time.Second).UnixMilli()})
 	if s.Offset() != 0 {
 		t.Errorf("after an answer that came before it was asked for: %s, want 0s", s.Offset())

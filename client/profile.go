@@ -10,27 +10,25 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// User returns somebody's profile.
+// User returns a user's profile.
 func (c *Client) User(ctx context.Context, id string) (out api.Profile, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/users/" + url.PathEscape(id), out: &out})
 	return out, err
 }
 
-// Users returns the profiles of up to 100 users, in the order of their ids; unknown
-// ones are left out.
+// Users returns the profiles of up to 100 users, in the order of their ids. Unknown users are omitted.
 func (c *Client) Users(ctx context.Context, ids []string) ([]api.Profile, error) {
 	var out api.Profiles
 	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/users", query: url.Values{"ids": {strings.Join(ids, ",")}}, out: &out})
 	return out.Users, err
 }
 
-// FindByID returns the profile of a user who lets themselves be found by their id.
+// FindByID returns the profile of a user who may be found by id.
 func (c *Client) FindByID(ctx context.Context, id string) (api.Profile, error) {
 	return c.find(ctx, url.Values{"id": {id}})
 }
 
-// FindByEmail returns the profile of a user who lets themselves be found by their
-// address.
+// FindByEmail returns the profile of a user who may be found by address.
 func (c *Client) FindByEmail(ctx context.Context, email string) (api.Profile, error) {
 	return c.find(ctx, url.Values{"email": {email}})
 }
@@ -40,40 +38,37 @@ func (c *Client) find(ctx context.Context, query url.Values) (out api.Profile, e
 	return out, err
 }
 
-// SetAvatar makes a PNG, JPEG, GIF or WebP image the caller's picture and returns
-// its id.
+// SetAvatar sets the caller's picture from a PNG, JPEG, GIF or WebP image, and returns its id.
 func (c *Client) SetAvatar(ctx context.Context, image []byte) (out api.Avatar, err error) {
 	err = c.do(ctx, call{method: http.MethodPut, path: "/v1/me/avatar", in: raw(image), out: &out})
 	return out, err
 }
 
-// RemoveAvatar takes the caller's picture away.
+// RemoveAvatar removes the caller's picture.
 func (c *Client) RemoveAvatar(ctx context.Context) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/me/avatar"})
 }
 
-// Avatar returns a picture in one of its sizes: 64, 256 or 512 pixels. It is a JPEG,
-// or a PNG.
+// Avatar returns a picture in one of its sizes: 64, 256 or 512 pixels. It is a JPEG or a PNG.
 func (c *Client) Avatar(ctx context.Context, id string, size int) ([]byte, error) {
 	var out raw
 	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/avatars/" + url.PathEscape(id) + "/" + strconv.Itoa(size), out: &out, open: true})
 	return out, err
 }
 
-// DrawCard returns what others scan to find the caller: the same card until it expires.
+// DrawCard returns the card that others scan to find the caller. It is the same card until it expires.
 func (c *Client) DrawCard(ctx context.Context) (out api.Card, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/me/card", out: &out})
 	return out, err
 }
 
-// Card returns the card that the caller has drawn. It fails with "card.not_drawn" if there is none.
+// Card returns the caller's current card. It fails with "card.not_drawn" if there is none.
 func (c *Client) Card(ctx context.Context) (out api.Card, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/me/card", out: &out})
 	return out, err
 }
 
-// CardPNG returns the caller's card as a QR code of 128 to 1024 pixels. A zero size
-// leaves it to the server.
+// CardPNG returns the caller's card as a QR code of 128 to 1024 pixels. With a zero size the server chooses the size.
 func (c *Client) CardPNG(ctx context.Context, size int) ([]byte, error) {
 	return c.cardPNG(ctx, "/v1/me/card.png", size)
 }
@@ -95,12 +90,12 @@ func (c *Client) CardSVG(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
-// WithdrawCard makes the caller's card worthless.
+// WithdrawCard revokes the caller's card.
 func (c *Client) WithdrawCard(ctx context.Context) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/me/card"})
 }
 
-// CardOwner returns the profile of whose card a token is.
+// CardOwner returns the profile of the owner of a card.
 func (c *Client) CardOwner(ctx context.Context, token string) (out api.Profile, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/cards/" + url.PathEscape(token), out: &out})
 	return out, err

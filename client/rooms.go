@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// inRoom is the path of something in a room.
+// inRoom returns the path of a resource of a room.
 func inRoom(room string, parts ...string) string {
 	path := "/v1/rooms/" + url.PathEscape(room)
 	for _, p := range parts {
@@ -18,13 +18,13 @@ func inRoom(room string, parts ...string) string {
 	return path
 }
 
-// CreateRoom makes a room.
+// CreateRoom creates a room.
 func (c *Client) CreateRoom(ctx context.Context, in api.RoomNew) (out api.RoomPlace, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/rooms", in: in, out: &out})
 	return out, err
 }
 
-// Rooms returns a page of the public list: rooms whose name has text, sorted by "viewers" or "new".
+// Rooms returns a page of the public rooms whose name has text, sorted by "viewers" or "new".
 func (c *Client) Rooms(ctx context.Context, text, sort, cursor string, limit int) (out api.Rooms, err error) {
 	query := pageOf(cursor, limit)
 	for name, v := range map[string]string{"q": text, "sort": sort} {
@@ -36,7 +36,7 @@ func (c *Client) Rooms(ctx context.Context, text, sort, cursor string, limit int
 	return out, err
 }
 
-// MyRooms returns a page of the rooms in which the caller is.
+// MyRooms returns a page of the rooms that the caller is a member of.
 func (c *Client) MyRooms(ctx context.Context, cursor string, limit int) (out api.MyRooms, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/rooms/mine", query: pageOf(cursor, limit), out: &out})
 	return out, err
@@ -48,13 +48,13 @@ func (c *Client) RoomClock(ctx context.Context) (out api.RoomClock, err error) {
 	return out, err
 }
 
-// Room returns a room, and the caller's place in it.
+// Room returns a room and the caller's membership.
 func (c *Client) Room(ctx context.Context, room string) (out api.RoomPlace, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room), out: &out})
 	return out, err
 }
 
-// RoomScene returns all that is needed to show a room.
+// RoomScene returns all data that is needed to show a room.
 func (c *Client) RoomScene(ctx context.Context, room string) (out api.RoomScene, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room, "scene"), out: &out})
 	return out, err
@@ -66,64 +66,64 @@ func (c *Client) UpdateRoom(ctx context.Context, room string, in api.RoomUpdate)
 	return out, err
 }
 
-// CloseRoom ends a room, for all.
+// CloseRoom closes a room for all members.
 func (c *Client) CloseRoom(ctx context.Context, room string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inRoom(room)})
 }
 
-// TransferRoom hands a room over to another member.
+// TransferRoom makes another member the owner of a room.
 func (c *Client) TransferRoom(ctx context.Context, room, user string) (out api.RoomPlace, err error) {
 	err = c.do(ctx, call{method: http.MethodPut, path: inRoom(room, "owner"), in: api.RoomOwner{User: user}, out: &out})
 	return out, err
 }
 
-// JoinRoom comes into a room.
+// JoinRoom joins a room.
 func (c *Client) JoinRoom(ctx context.Context, room string, in api.RoomJoin) (out api.RoomPlace, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "join"), in: in, out: &out})
 	return out, err
 }
 
-// VisitRoom comes into a room without an account. The token is for another client: [WithTokens].
+// VisitRoom joins a room as a guest, without an account. The token is for another client: see [WithTokens].
 func (c *Client) VisitRoom(ctx context.Context, room string, in api.RoomGuestNew) (out api.RoomGuest, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "guests"), in: in, out: &out, open: true})
 	return out, err
 }
 
-// LeaveRoom takes the caller out of a room.
+// LeaveRoom ends the caller's membership of a room.
 func (c *Client) LeaveRoom(ctx context.Context, room string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inRoom(room, "me")})
 }
 
-// RoomMembers returns a page of who is in a room.
+// RoomMembers returns a page of the members of a room.
 func (c *Client) RoomMembers(ctx context.Context, room, cursor string, limit int) (out api.RoomMembers, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room, "members"), query: pageOf(cursor, limit), out: &out})
 	return out, err
 }
 
-// RoomOnline returns who watches in a room.
+// RoomOnline returns the viewers of a room.
 func (c *Client) RoomOnline(ctx context.Context, room string) (out api.RoomOnline, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room, "online"), out: &out})
 	return out, err
 }
 
-// UpdateRoomMember changes somebody else's place in a room.
+// UpdateRoomMember changes another member of a room.
 func (c *Client) UpdateRoomMember(ctx context.Context, room, user string, in api.RoomMemberUpdate) (out api.RoomMember, err error) {
 	err = c.do(ctx, call{method: http.MethodPatch, path: inRoom(room, "members", user), in: in, out: &out})
 	return out, err
 }
 
-// KickFromRoom takes somebody out of a room.
+// KickFromRoom removes a member from a room.
 func (c *Client) KickFromRoom(ctx context.Context, room, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inRoom(room, "members", user)})
 }
 
-// RoomBans returns a page of who is banned from a room.
+// RoomBans returns a page of the banned users of a room.
 func (c *Client) RoomBans(ctx context.Context, room, cursor string, limit int) (out api.RoomBans, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room, "bans"), query: pageOf(cursor, limit), out: &out})
 	return out, err
 }
 
-// BanFromRoom keeps a user out of a room.
+// BanFromRoom bans a user from a room.
 func (c *Client) BanFromRoom(ctx context.Context, room, user string) error {
 	return c.do(ctx, call{method: http.MethodPut, path: inRoom(room, "bans", user)})
 }
@@ -133,47 +133,48 @@ func (c *Client) UnbanFromRoom(ctx context.Context, room, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inRoom(room, "bans", user)})
 }
 
-// NewRoomLink makes a link that lets people into a room.
+// NewRoomLink creates a link that lets users and guests join a room.
 func (c *Client) NewRoomLink(ctx context.Context, room string, in api.RoomLinkNew) (out api.RoomLink, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "links"), in: in, out: &out})
 	return out, err
 }
 
-// RoomLinks returns the links that let people into a room.
+// RoomLinks returns the invite links of a room.
 func (c *Client) RoomLinks(ctx context.Context, room string) (out api.RoomLinks, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room, "links"), out: &out})
 	return out, err
 }
 
-// RevokeRoomLink has a link let nobody in any more.
+// RevokeRoomLink revokes a link.
 func (c *Client) RevokeRoomLink(ctx context.Context, room, link string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inRoom(room, "links", link)})
 }
 
-// LookAtRoomLink returns the room into which a link leads.
+// LookAtRoomLink returns the room of a link.
 func (c *Client) LookAtRoomLink(ctx context.Context, link string) (out api.RoomPlace, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/room-links/" + url.PathEscape(link), out: &out, open: true})
 	return out, err
 }
 
-// Playback returns what is on in a room, and where it is.
+// Playback returns the playback state of a room.
 func (c *Client) Playback(ctx context.Context, room string) (out api.Playback, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room, "playback"), out: &out})
 	return out, err
 }
 
-// Command changes what is on in a room.
+// Command changes the playback of a room.
 func (c *Client) Command(ctx context.Context, room string, in api.PlaybackCommand) (out api.Playback, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "playback"), in: in, out: &out})
 	return out, err
 }
 
-// Buffering reports whether the caller's player waits for data. It counts while the caller has the room's channel.
+// Buffering reports whether the caller's player waits for data. It counts while the caller subscribes to the room's
+// channel.
 func (c *Client) Buffering(ctx context.Context, room string, waits bool) error {
 	return c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "playback", "buffering"), in: api.PlaybackBuffering{Buffering: waits}})
 }
 
-// Ended tells a room that what is on has come to its end.
+// Ended reports the end of a room's current item.
 func (c *Client) Ended(ctx context.Context, room string, in api.PlaybackEnded) (out api.Playback, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "playback", "ended"), in: in, out: &out})
 	return out, err
@@ -185,35 +186,35 @@ func (c *Client) RoomPlaylist(ctx context.Context, room string) (out api.RoomPla
 	return out, err
 }
 
-// AddToRoom puts something at the end of a room's playlist.
+// AddToRoom adds an item to the end of a room's playlist.
 func (c *Client) AddToRoom(ctx context.Context, room string, in api.RoomItemNew) (out api.RoomItem, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "playlist"), in: in, out: &out})
 	return out, err
 }
 
-// MoveInRoom puts an item of a room's playlist behind another one, or to the front.
+// MoveInRoom moves an item of a room's playlist to the place after another item, or to the front.
 func (c *Client) MoveInRoom(ctx context.Context, room, item, after string) error {
 	return c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "playlist", item, "move"), in: api.RoomItemMove{After: after}})
 }
 
-// RemoveFromRoom takes an item off a room's playlist.
+// RemoveFromRoom removes an item from a room's playlist.
 func (c *Client) RemoveFromRoom(ctx context.Context, room, item string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inRoom(room, "playlist", item)})
 }
 
-// RoomItemSource returns how an item is fetched.
+// RoomItemSource returns how to get the media of an item.
 func (c *Client) RoomItemSource(ctx context.Context, room, item string) (out api.RoomItemSource, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inRoom(room, "playlist", item, "source"), out: &out})
 	return out, err
 }
 
-// SayInRoom says something in a room's chat.
+// SayInRoom sends a message to a room's chat.
 func (c *Client) SayInRoom(ctx context.Context, room, text string) (out api.RoomLine, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "chat"), in: api.RoomSay{Text: text}, out: &out})
 	return out, err
 }
 
-// RoomChat returns the latest of a room's chat before a number; 0: the newest.
+// RoomChat returns the latest messages of a room's chat before a number; 0 means the newest.
 func (c *Client) RoomChat(ctx context.Context, room string, before int64, limit int) (out api.RoomLines, err error) {
 	query := pageOf("", limit)
 	if before > 0 {
@@ -223,13 +224,13 @@ func (c *Client) RoomChat(ctx context.Context, room string, before int64, limit 
 	return out, err
 }
 
-// Shoot has a comment fly over the picture of a room.
+// Shoot sends a danmaku in a room.
 func (c *Client) Shoot(ctx context.Context, room string, in api.DanmakuNew) (out api.Danmaku, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "danmaku"), in: in, out: &out})
 	return out, err
 }
 
-// Danmaku returns a page of what flew at a part of an item, positions in ms.
+// Danmaku returns a page of the danmaku in a part of an item. from and to are positions in ms.
 func (c *Client) Danmaku(ctx context.Context, room, item string, from, to int64, cursor string, limit int) (out api.DanmakuList, err error) {
 	query := pageOf(cursor, limit)
 	query.Set("item", item)
@@ -239,7 +240,7 @@ func (c *Client) Danmaku(ctx context.Context, room, item string, from, to int64,
 	return out, err
 }
 
-// ClearDanmaku forgets all danmaku of a room.
+// ClearDanmaku deletes all danmaku of a room.
 func (c *Client) ClearDanmaku(ctx context.Context, room string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inRoom(room, "danmaku")})
 }

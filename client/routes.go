@@ -10,19 +10,20 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// RequestCode has a verification code mailed.
+// RequestCode requests a verification code by mail.
 func (c *Client) RequestCode(ctx context.Context, in api.CodeRequest) (out api.CodeReply, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/codes", in: in, out: &out, open: true})
 	return out, err
 }
 
-// Register opens an account; this client is its first device from then on. After a lost answer it may be refused though the account is
-// there: auth.code_wrong, auth.email_taken.
+// Register creates an account, and makes this client its first device. After a lost response, a retry may be refused
+// with auth.code_wrong or auth.email_taken although the account exists.
 func (c *Client) Register(ctx context.Context, in api.RegisterRequest) (api.Tokens, error) {
 	return c.enter(ctx, "/v1/auth/register", in)
 }
 
-// Login logs this client in. After a lost answer there may be another device in the account's list, which nobody has, and a code may be used up.
+// Login logs this client in. After a lost response, the account's list may have another device that no client uses, and
+// a code may be used up.
 func (c *Client) Login(ctx context.Context, in api.LoginRequest) (api.Tokens, error) {
 	return c.enter(ctx, "/v1/auth/login", in)
 }
@@ -34,8 +35,7 @@ func (c *Client) enter(ctx context.Context, path string, in any) (out api.Tokens
 	return out, err
 }
 
-// Refresh renews the tokens now. There is seldom a need to: every call does so
-// when the server asks for it.
+// Refresh renews the tokens now. It is seldom necessary: every call renews them if the server requires it.
 func (c *Client) Refresh(ctx context.Context) (api.Tokens, error) {
 	old := c.Tokens()
 	renewed, err := c.renew(ctx, old.AccessToken)
@@ -45,7 +45,7 @@ func (c *Client) Refresh(ctx context.Context) (api.Tokens, error) {
 	return c.Tokens(), err
 }
 
-// Logout logs this device out and forgets its tokens.
+// Logout logs this device out and deletes its tokens.
 func (c *Client) Logout(ctx context.Context) error {
 	return c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/logout", leaves: true})
 }
@@ -56,7 +56,7 @@ func (c *Client) Me(ctx context.Context) (out api.User, err error) {
 	return out, err
 }
 
-// UpdateMe changes the caller's account where in has a value.
+// UpdateMe changes the fields of the caller's account that in sets.
 func (c *Client) UpdateMe(ctx context.Context, in api.UserUpdate) (out api.User, err error) {
 	err = c.do(ctx, call{method: http.MethodPatch, path: "/v1/me", in: in, out: &out})
 	return out, err
@@ -68,20 +68,20 @@ func (c *Client) Checkin(ctx context.Context, in api.CheckinRequest) (out api.Ch
 	return out, err
 }
 
-// CheckinStatus returns where the caller stands today.
+// CheckinStatus returns the caller's check-in status of today.
 func (c *Client) CheckinStatus(ctx context.Context) (out api.CheckinStatus, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/checkin", out: &out})
 	return out, err
 }
 
-// MakeUp checks the caller in for a missed day, "2026-11-18".
+// MakeUp signs a missed day, such as "2026-11-18", for the caller.
 func (c *Client) MakeUp(ctx context.Context, in api.MakeupRequest) (out api.MakeupReply, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/checkin/makeup", in: in, out: &out})
 	return out, err
 }
 
-// Makeups returns what the caller may make up, and up to limit of the days made
-// up so far, from behind cursor on. A zero limit leaves it to the server.
+// Makeups returns the days that the caller may make up. It also returns up to limit of the make-ups so far, after the
+// cursor. With a zero limit the server chooses the limit.
 func (c *Client) Makeups(ctx context.Context, cursor string, limit int) (out api.Makeups, err error) {
 	query := url.Values{}
 	if cursor != "" {
@@ -113,16 +113,15 @@ func (c *Client) CheckinStats(ctx context.Context) (out api.CheckinStats, err er
 	return out, err
 }
 
-// BoardQuery says what of a board is wanted. Zero fields leave it to the server.
+// BoardQuery selects a part of a board. The server chooses the values of zero fields.
 type BoardQuery struct {
-	Season string // of week "2026-W47", of month "2026-11"; the present one when empty
-	Limit  int    // places from the top
-	Around int    // neighbours of the caller on either side
-	Scope  string // "friends" is the board of the caller and the caller's friends; everybody's when empty
+	Season string // a week as "2026-W47" or a month as "2026-11"; empty means the present one
+	Limit  int    // number of places from the top
+	Around int    // number of the caller's neighbours on either side
+	Scope  string // "friends" means the caller and the caller's friends; empty means all users
 }
 
-// Board returns the top of a ranking, streak, total_days, week or month, and the
-// caller's own place.
+// Board returns the top of a leaderboard and the caller's own place. The board is streak, total_days, week or month.
 func (c *Client) Board(ctx context.Context, board string, q BoardQuery) (out api.Board, err error) {
 	query := url.Values{}
 	if q.Scope != "" {
@@ -141,27 +140,27 @@ func (c *Client) Board(ctx context.Context, board string, q BoardQuery) (out api
 	return out, err
 }
 
-// Healthy returns nil when the server is alive.
+// Healthy returns nil if the server is alive.
 func (c *Client) Healthy(ctx context.Context) error {
 	return c.do(ctx, call{method: http.MethodGet, path: "/healthz", open: true})
 }
 
-// Ready returns nil when the server takes requests.
+// Ready returns nil if the server accepts requests.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.do(ctx, call{method: http.MethodGet, path: "/readyz", open: true})
 }
 
-// DevMail is a mail that a server under development kept instead of sending it.
+// DevMail is a mail that a development server stored instead of sending it.
 type DevMail struct {
 	To      string   `json:"to"`
 	Subject string   `json:"subject"`
 	Text    string   `json:"text"`
 	At      api.Time `json:"at"`
-	Code    string   `json:"code"` // the six digits in Text; empty when there are none
+	Code    string   `json:"code"` // the six digits in Text; empty if there are none
 }
 
-// DevMails returns the mails to that address, or all when it is empty, newest
-// first. A server that sends its mails refuses with status 404.
+// DevMails returns the mails to an address, or all mails if it is empty, newest first. A server that sends its mails
+// refuses with status 404.
 func (c *Client) DevMails(ctx context.Context, to string) (out []DevMail, err error) {
 	query := url.Values{}
 	if to != "" {

@@ -20,13 +20,13 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// notOneCall are the methods that make no request, or several, and have tests of their own.
+// notOneCall lists the methods that send no request or several ones, and have tests of their own.
 var notOneCall = []string{"As", "Events", "Listen", "Socket", "Tokens", "Download", "FetchFile", "SendFile", "SendMedia", "Upload", "UploadForMessages"}
 
-// notOfTheAPI are the methods for what stands beside the API.
+// notOfTheAPI lists the methods for routes outside the API.
 var notOfTheAPI = []string{"DevMails", "Healthy", "Ready"}
 
-// withoutMethod are the operations that no method of one call is for, and why.
+// withoutMethod lists the operations without a method of one call, and the reasons.
 var withoutMethod = map[string]string{
 	"GET /v1/events":                             "Events and Listen",
 	"GET /v1/files/{link}":                       "Download",
@@ -40,8 +40,8 @@ var withoutMethod = map[string]string{
 	"DELETE /v1/streams/{stream}/whep/{session}": "for WebRTC, which this client does not speak",
 }
 
-// Each method that is one call sends a request that docs/reference/openapi.json knows, with every argument in
-// its path, query or body, and returns what the server answers. Each operation has a method.
+// Each method of one call sends a request that docs/reference/openapi.json declares. The request has every argument in
+// its path, query or body. The method returns the server's response. Each operation has a method.
 func TestEveryMethodIsAnOperationOfTheServer(t *testing.T) {
 	server := operations(t)
 	typ := reflect.TypeFor[*Client]()
@@ -65,7 +65,7 @@ func TestEveryMethodIsAnOperationOfTheServer(t *testing.T) {
 	}
 }
 
-// calls calls a method and returns the operation that it was.
+// calls calls a method and returns the name of its operation.
 func calls(t *testing.T, server map[string]operation, m reflect.Method) (name string) {
 	args, texts, body := arguments(t, m)
 	var reply []byte
@@ -131,8 +131,8 @@ func calls(t *testing.T, server map[string]operation, m reflect.Method) (name st
 	return name
 }
 
-// arguments returns arguments for a method, behind the context: none is zero, and no two are the same text or
-// number. Such texts and numbers are returned once more, and what a body of one of them is.
+// arguments returns arguments for a method, after the context. None is zero, and no two have the same text or number.
+// It also returns these texts and numbers, and the JSON of the argument that is a body.
 func arguments(t *testing.T, m reflect.Method) (args []reflect.Value, texts []string, body []byte) {
 	one := func(typ reflect.Type) reflect.Value {
 		v := filled(typ, 6)
@@ -165,7 +165,7 @@ func arguments(t *testing.T, m reflect.Method) (args []reflect.Value, texts []st
 	return args, texts, body
 }
 
-// operation is what docs/reference/openapi.json says of a request.
+// operation is an operation in docs/reference/openapi.json.
 type operation struct {
 	Parameters []parameter
 	Body       *struct{ Required bool } `json:"requestBody"`
@@ -173,7 +173,7 @@ type operation struct {
 
 type parameter struct{ Name, In string }
 
-// operations are those of the server by method and path: "GET /v1/users/{user}".
+// operations returns the server's operations by method and path: "GET /v1/users/{user}".
 func operations(t *testing.T) map[string]operation {
 	t.Helper()
 	var doc struct {
@@ -195,7 +195,7 @@ func operations(t *testing.T) map[string]operation {
 	return all
 }
 
-// find returns the operation that a request is, and its name; "" when there is none.
+// find returns the operation of a request and its name, or "" if there is none.
 func find(server map[string]operation, r *http.Request) (operation, string) {
 	got := strings.Split(r.URL.EscapedPath(), "/")
 	for _, name := range slices.Sorted(maps.Keys(server)) {
@@ -208,7 +208,7 @@ func find(server map[string]operation, r *http.Request) (operation, string) {
 	return operation{}, ""
 }
 
-// filled returns a value of a type with nothing in it that is zero, n levels deep.
+// filled returns a value of a type without zero parts, n levels deep.
 func filled(typ reflect.Type, n int) reflect.Value {
 	v := reflect.New(typ).Elem()
 	switch {
@@ -216,7 +216,7 @@ func filled(typ reflect.Type, n int) reflect.Value {
 		v.Set(reflect.ValueOf(time.Unix(1, 0).UTC()))
 	case typ == reflect.TypeFor[json.RawMessage]():
 		v.SetBytes([]byte(`{"a":1}`))
-	case n == 0: // a type may have itself within
+	case n == 0: // a type may contain itself
 	case typ.Kind() == reflect.Struct:
 		for i := range typ.NumField() {
 			if typ.Field(i).IsExported() {
@@ -245,7 +245,7 @@ func filled(typ reflect.Type, n int) reflect.Value {
 	return v
 }
 
-// decoded returns a value's JSON, and what comes of it.
+// decoded returns a value's JSON, and the value decoded from it.
 func decoded(t *testing.T, v reflect.Value) (text []byte, again any) {
 	t.Helper()
 	text, err := json.Marshal(v.Interface())

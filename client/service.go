@@ -8,11 +8,11 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// External names a user by the app's own name for them, for [Client.As] and the operations of a service key.
+// External identifies a user by the app's own id, for [Client.As] and the operations of a service key.
 func External(id string) string { return "external:" + id }
 
-// As returns a client with the same service key that calls in the name of a user: an id, or [External]. Chats, groups,
-// friends and check-in can be called so.
+// As returns a client with the same service key that calls in the name of a user: an id, or [External]. It may call the
+// operations of chats, groups, friends and check-in.
 func (c *Client) As(user string) *Client {
 	return &Client{base: c.base, http: c.http, timeout: c.timeout, wait: c.wait, idle: c.idle, reconnect: c.reconnect,
 		refreshing: make(chan struct{}, 1), as: user, tokens: c.Tokens()}
@@ -22,15 +22,15 @@ func servicePath(user, rest string) string {
 	return "/v1/service/users/" + url.PathEscape(user) + rest
 }
 
-// ProvideUsers opens accounts for users whom the app knows by itself, 500 at most, and returns all of theirs in their
-// order. Users who have accounts stay as they are.
+// ProvideUsers creates accounts for at most 500 users of the app. It returns the accounts of all of them, in the same
+// order. Existing accounts are not changed.
 func (c *Client) ProvideUsers(ctx context.Context, users ...api.ExternalUser) ([]api.ServiceUser, error) {
 	var out api.ServiceUsers
 	err := c.do(ctx, call{method: http.MethodPost, path: "/v1/service/users", in: api.ExternalUsers{Users: users}, out: &out})
 	return out.Users, err
 }
 
-// ServiceUser returns a user as a service key sees them.
+// ServiceUser returns a user in the form for a service key.
 func (c *Client) ServiceUser(ctx context.Context, user string) (out api.ServiceUser, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: servicePath(user, ""), out: &out})
 	return out, err
@@ -42,13 +42,13 @@ func (c *Client) ChangeUser(ctx context.Context, user string, in api.ServiceUser
 	return out, err
 }
 
-// DeleteUser deletes a user's account with a service key. It is erased after the server's grace.
+// DeleteUser deletes a user's account with a service key. It is erased after the grace period.
 func (c *Client) DeleteUser(ctx context.Context, user string) (out api.AccountDeleted, err error) {
 	err = c.do(ctx, call{method: http.MethodDelete, path: servicePath(user, ""), out: &out})
 	return out, err
 }
 
-// EraseUser is DeleteUser without grace.
+// EraseUser is DeleteUser without the grace period.
 func (c *Client) EraseUser(ctx context.Context, user string) (out api.AccountDeleted, err error) {
 	err = c.do(ctx, call{method: http.MethodDelete, path: servicePath(user, ""), query: url.Values{"now": {"true"}}, out: &out})
 	return out, err
@@ -64,12 +64,12 @@ func (c *Client) UnbanUser(ctx context.Context, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: servicePath(user, "/ban")})
 }
 
-// LogOutUser logs all devices of a user out with a service key.
+// LogOutUser logs out all devices of a user with a service key.
 func (c *Client) LogOutUser(ctx context.Context, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: servicePath(user, "/sessions")})
 }
 
-// IssueTokens logs a device of a user in with a service key. The tokens are the device's.
+// IssueTokens logs in a device of a user with a service key. The tokens belong to this device.
 func (c *Client) IssueTokens(ctx context.Context, user string, in api.ServiceTokens) (out api.Tokens, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: servicePath(user, "/tokens"), in: in, out: &out})
 	return out, err
@@ -81,24 +81,24 @@ func (c *Client) Post(ctx context.Context, in api.ServiceMessage) (out api.Sent,
 	return out, err
 }
 
-// MakeGroup makes a group with a service key.
+// MakeGroup creates a group with a service key.
 func (c *Client) MakeGroup(ctx context.Context, in api.ServiceGroup) (out api.Group, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/service/groups", in: in, out: &out})
 	return out, err
 }
 
-// AddMembers makes users members of a group with a service key.
+// AddMembers adds users to a group with a service key.
 func (c *Client) AddMembers(ctx context.Context, group string, in api.ServiceMembers) (out api.ServiceJoined, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/service/groups/" + url.PathEscape(group) + "/members", in: in, out: &out})
 	return out, err
 }
 
-// TakeOut takes a member out of a group with a service key.
+// TakeOut removes a member from a group with a service key.
 func (c *Client) TakeOut(ctx context.Context, group, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/service/groups/" + url.PathEscape(group) + "/members/" + url.PathEscape(user)})
 }
 
-// LoginByJWT exchanges a token of the app's own for the tokens of this device, and logs the client in.
+// LoginByJWT exchanges a token of the app for the tokens of this device, and logs the client in.
 func (c *Client) LoginByJWT(ctx context.Context, in api.JWTRequest) (out api.Tokens, err error) {
 	if err = c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/jwt", in: in, out: &out, open: true}); err == nil {
 		c.setTokens(out)

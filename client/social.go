@@ -10,16 +10,14 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// AskFriend asks somebody for friendship. Whoever had asked already is a friend at
-// once.
+// AskFriend sends a friend request. If the other user has already sent one to the caller, they become friends at once.
 func (c *Client) AskFriend(ctx context.Context, in api.FriendRequestNew) (out api.FriendRequestReply, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/friends/requests", in: in, out: &out})
 	return out, err
 }
 
-// FriendRequests returns a page of the requests that wait, to the caller ("in") or
-// of the caller ("out"), from behind cursor on. A zero limit leaves it to the
-// server.
+// FriendRequests returns a page of the pending requests to the caller ("in") or of the caller ("out"), after the
+// cursor. With a zero limit the server chooses the limit.
 func (c *Client) FriendRequests(ctx context.Context, box, cursor string, limit int) (out api.FriendRequests, err error) {
 	query := pageOf(cursor, limit)
 	query.Set("box", box)
@@ -43,20 +41,20 @@ func (c *Client) WithdrawFriend(ctx context.Context, request string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/friends/requests/" + url.PathEscape(request)})
 }
 
-// UnreadRequests returns how many requests came since the caller last looked.
+// UnreadRequests returns the number of requests since the caller last opened the list.
 func (c *Client) UnreadRequests(ctx context.Context) (int, error) {
 	var out api.Unread
 	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/friends/requests/unread", out: &out})
 	return out.Unread, err
 }
 
-// SawRequests tells that the caller has looked.
+// SawRequests records that the caller has opened the list of requests.
 func (c *Client) SawRequests(ctx context.Context) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/friends/requests/unread"})
 }
 
-// Friends returns a page of the caller's friends, of one tag unless it is empty,
-// from behind cursor on. A zero limit leaves it to the server.
+// Friends returns a page of the caller's friends after the cursor. If tag is not empty, it returns only friends with
+// this tag. With a zero limit the server chooses the limit.
 func (c *Client) Friends(ctx context.Context, tag, cursor string, limit int) (out api.Friends, err error) {
 	query := pageOf(cursor, limit)
 	if tag != "" {
@@ -72,8 +70,8 @@ func (c *Client) Friend(ctx context.Context, user string) (out api.Friend, err e
 	return out, err
 }
 
-// FriendChanges returns what changed in the caller's list since a version. A zero
-// limit leaves it to the server.
+// FriendChanges returns the changes of the caller's list since a version. With a zero limit the server chooses the
+// limit.
 func (c *Client) FriendChanges(ctx context.Context, since int64, limit int) (out api.FriendChanges, err error) {
 	query := pageOf("", limit)
 	query.Set("since", strconv.FormatInt(since, 10))
@@ -81,42 +79,42 @@ func (c *Client) FriendChanges(ctx context.Context, since int64, limit int) (out
 	return out, err
 }
 
-// UpdateFriend changes what the caller noted of a friend where in has a value.
+// UpdateFriend changes the fields of the caller's friend row that in sets.
 func (c *Client) UpdateFriend(ctx context.Context, user string, in api.FriendUpdate) (out api.Friend, err error) {
 	err = c.do(ctx, call{method: http.MethodPatch, path: "/v1/friends/" + url.PathEscape(user), in: in, out: &out})
 	return out, err
 }
 
-// RemoveFriend ends a friendship, for both.
+// RemoveFriend ends a friendship for both users.
 func (c *Client) RemoveFriend(ctx context.Context, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/friends/" + url.PathEscape(user)})
 }
 
-// Relations returns how the caller stands to up to 100 users, in that order.
+// Relations returns the caller's relations to up to 100 users, in the same order.
 func (c *Client) Relations(ctx context.Context, users ...string) ([]api.Relation, error) {
 	var out api.Relations
 	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/relations", query: url.Values{"ids": {strings.Join(users, ",")}}, out: &out})
 	return out.Relations, err
 }
 
-// Block has the caller block a user.
+// Block blocks a user for the caller.
 func (c *Client) Block(ctx context.Context, user string) error {
 	return c.do(ctx, call{method: http.MethodPut, path: "/v1/blocks/" + url.PathEscape(user)})
 }
 
-// Unblock lifts a block. What it ended stays ended.
+// Unblock removes a block. Friendships and requests that it ended stay ended.
 func (c *Client) Unblock(ctx context.Context, user string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/blocks/" + url.PathEscape(user)})
 }
 
-// Blocks returns a page of whom the caller blocks, from behind cursor on. A zero
-// limit leaves it to the server.
+// Blocks returns a page of the users whom the caller blocks, after the cursor. With a zero limit the server chooses the
+// limit.
 func (c *Client) Blocks(ctx context.Context, cursor string, limit int) (out api.Blocks, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/blocks", query: pageOf(cursor, limit), out: &out})
 	return out, err
 }
 
-// pageOf is the query for a page of a list.
+// pageOf returns the query for a page of a list.
 func pageOf(cursor string, limit int) url.Values {
 	query := url.Values{}
 	if cursor != "" {

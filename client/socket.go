@@ -18,47 +18,46 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// ErrClosed is what calls over a [Socket] get whose Run has ended.
+// ErrClosed reports a call over a [Socket] whose Run has ended.
 var ErrClosed = errors.New("the socket is closed")
 
 const (
-	helloTime    = 15 * time.Second // for the connection to stand
-	refreshPart  = 10               // the part of a token's life before whose end it is renewed
-	tokenGone    = 109              // the code of an expired token, in the library's protocol
-	tokenInvalid = 3500             // the close code for a token that is missing, or of another session
+	helloTime    = 15 * time.Second // bounds the opening of a connection
+	refreshPart  = 10               // a token is renewed when this part of its lifetime is left
+	tokenGone    = 109              // code of an expired token in the library's protocol
+	tokenInvalid = 3500             // close code for a missing token, or one of another session
 )
 
-// SocketListener gets what a socket brings, one call at a time. A nil function ignores it. While a function runs the socket
-// reads nothing: it must not wait for a [Socket.Call].
+// SocketListener receives the events of a socket, one call at a time. A nil function ignores them. While a function
+// runs, the socket reads nothing: the function must not wait for a [Socket.Call].
 type SocketListener struct {
-	// Open is called when the connection stands, and again whenever it stands again after a
-	// break. With resumed, every event since the last one is brought, in order; without, some
-	// may have been missed: ask for the present state here.
+	// Open is called when the connection is open, and again after each break. If resumed, every event since the last one
+	// is delivered, in order. Otherwise some may be lost: load the present state here.
 	Open func(resumed bool)
 
-	// Event gets each event of the caller's own channel, its Data as [Client.Listen] has it.
+	// Event gets each event of the caller's personal channel, with Data as for [Client.Listen].
 	Event func(api.Event)
 
-	// Closed is called when an open connection has broken.
+	// Closed is called after an open connection has broken.
 	Closed func(error)
 }
 
-// Socket is a connection that is opened again whenever it breaks, and over which operations
-// can be called and events come. It speaks the JSON form of centrifuge's protocol.
+// Socket is a connection that delivers events and calls operations. It connects again after each break. It uses the
+// JSON form of centrifuge's protocol.
 type Socket struct {
 	c *Client
 	l SocketListener
 
 	mu      sync.Mutex
-	link    *link         // nil while there is none
-	ready   chan struct{} // closed while there is one
+	link    *link         // nil without a connection
+	ready   chan struct{} // closed while there is a connection
 	ended   error
 	watches map[string]*watch // by channel
 
-	channel string // of the user's own events, as the server has named it
+	channel string // the personal channel, as the server has named it
 	epoch   string // of the last event
 	offset  uint64
-	known   bool // there was a connection
+	known   bool // there was a connection before
 	login   int  // of the latest connection
 	silent  time.Duration
 }
@@ -71,17 +70,17 @@ func (c *Client) Socket(l SocketListener) *Socket {
 // link is one connection.
 type link struct {
 	conn  *websocket.Conn
-	login int               // whose connection it is
-	early []*protocol.Reply // what came in one frame with the answer to connect, until it is read
+	login int               // the log-in of the connection
+	early []*protocol.Reply // unread replies from the frame of the connect reply
 	write chan struct{}     // held while a frame is written
-	gone  chan struct{}     // closed with the connection
+	gone  chan struct{}     // closed when the connection ends
 
 	mu    sync.Mutex
 	next  uint32
-	calls map[uint32]func(*protocol.Reply) // what is done with the answer, by the reader
+	calls map[uint32]func(*protocol.Reply) // functions that the reader calls with the replies
 }
 
-// Run keeps the socket open until ctx ends or the server refuses for good, and returns why.
+// Run keeps the socket open until ctx ends or the server refuses permanently, and returns the reason.
 func (s *Socket) Run(ctx context.Context) (err error) {
 	defer func() {
 		s.mu.Lock()
@@ -96,8 +95,9 @@ func (s *Socket) Run(ctx context.Context) (err error) {
 	return s.keep(ctx, s.l.Closed, s.once)
 }
 
-// keep calls once again and again, with pauses that double until it has stood, and tells closed, unless that is nil, of
-// each end of what stood. It returns when ctx ends, or with an error that is neither ErrUnreachable nor a refusal for now.
+// keep calls once repeatedly. The pauses double until a connection has succeeded. If closed is not nil, it is called
+// after the end of each successful connection. keep returns when ctx ends, or with an error that is neither
+// ErrUnreachable nor a temporary refusal.
 func (s *Socket) keep(ctx context.Context, closed func(error), once func(context.Context) (stood bool, err error)) error {
 	wait := s.c.reconnect
 	for {
@@ -126,8 +126,8 @@ func (s *Socket) keep(ctx context.Context, closed func(error), once func(context
 	}
 }
 
-// once opens a connection and serves it to its end. An error that is neither ErrUnreachable nor a refusal for now is
-// for good.
+// once opens a connection and serves it until it ends. An error that is neither ErrUnreachable nor a temporary refusal
+// is permanent.
 func (s *Socket) once(ctx context.Context) (stood bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -169,14 +169,14 @@ func (s *Socket) once(ctx context.Context) (stood bool, err error) {
 	return true, fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// open connects, and renews the token once if it has run out.
+// open connects, and renews the token once if it has expired.
 func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, error) {
 	ctx, cancel := within(ctx, helloTime)
 	defer cancel()
 	for renewed := false; ; renewed = true {
 		t, login := s.c.session()
 		if login != s.login {
-			s.login, s.known = login, false // what an earlier log-in has missed is not this one's
+			s.login, s.known = login, false // events that an earlier log-in missed are not for this one
 		}
 		l, reply, err := s.dial(ctx, t.AccessToken)
 		switch {
@@ -259,13 +259,13 @@ func (l *link) sendFrame(ctx context.Context, frame []byte) error {
 	case <-ctx.Done():
 		return ended(ctx)
 	}
-	// A context that ends in the middle of a frame would break the connection.
+	// A context that ends during a write would break the connection.
 	ctx, cancel := within(context.WithoutCancel(ctx), helloTime)
 	defer cancel()
 	return l.conn.Write(ctx, websocket.MessageText, frame)
 }
 
-// receive reads one frame, which has one reply or several.
+// receive reads one frame, which has one or more replies.
 func (l *link) receive(ctx context.Context) ([]*protocol.Reply, error) {
 	if early := l.early; len(early) > 0 {
 		l.early = nil
@@ -286,7 +286,7 @@ func (l *link) receive(ctx context.Context) ([]*protocol.Reply, error) {
 	return replies, nil
 }
 
-// begin makes the connection the socket's, and hands on what was missed.
+// begin makes link the connection of the socket, and passes missed events on.
 func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
 	resumed := s.known
 	for channel, sub := range hello.Subs { // the personal channel is the only one
@@ -309,7 +309,7 @@ func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
 	close(s.ready)
 }
 
-// own hands on what the caller's own channel has brought.
+// own passes on an event of the caller's personal channel.
 func (s *Socket) own(pub *protocol.Publication) {
 	if pub.Offset > 0 {
 		s.offset = pub.Offset
@@ -324,7 +324,7 @@ func (l *SocketListener) hand(pub *protocol.Publication) {
 	}
 }
 
-// read handles what comes until the connection ends.
+// read handles replies until the connection ends.
 func (s *Socket) read(ctx context.Context, l *link) error {
 	for {
 		reading, cancel := ctx, context.CancelFunc(func() {})
@@ -381,7 +381,7 @@ func (l *link) ask(ctx context.Context, cmd *protocol.Command) (*protocol.Reply,
 	}
 }
 
-// begin sends a command; the reader calls answer with the reply, which forget prevents.
+// begin sends a command. The reader calls answer with the reply, unless forget is called before.
 func (l *link) begin(ctx context.Context, cmd *protocol.Command, answer func(*protocol.Reply)) (forget func(), err error) {
 	l.mu.Lock()
 	l.next++
@@ -396,7 +396,7 @@ func (l *link) begin(ctx context.Context, cmd *protocol.Command, answer func(*pr
 	return forget, l.send(ctx, cmd)
 }
 
-// keepToken renews the token before it expires, as long as the connection stands.
+// keepToken renews the token before it expires, as long as the connection is open.
 func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) error {
 	for {
 		if sleep(ctx, life-life/refreshPart) != nil {
@@ -421,10 +421,9 @@ func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) err
 	}
 }
 
-// Call calls an operation by its id, as it stands in the API's description, and decodes
-// the answer's body into out unless that is nil. It waits for the connection to stand. After
-// [ErrUnreachable] nobody knows whether the operation was carried out: with the same Key it
-// is carried out once, however often it is called.
+// Call calls an operation by its id in the API's description. It decodes the body of the response into out, unless out
+// is nil. It waits for an open connection. After [ErrUnreachable] the outcome is unknown. With the same Key, the
+// operation runs once for any number of calls.
 func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, out any) error {
 	_, login := s.c.session()
 	data, err := json.Marshal(in)
@@ -436,7 +435,7 @@ func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, 
 		if _, now := s.c.session(); now != login {
 			return fmt.Errorf("%s: %w", operation, errLoggedOut)
 		}
-		_ = l.conn.CloseNow() // the log-in that it was opened for is over: Run opens another one
+		_ = l.conn.CloseNow() // the log-in of this connection is over: Run opens another one
 		select {
 		case <-l.gone:
 			l, err = s.connected(ctx)
@@ -462,7 +461,7 @@ func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, 
 	return nil
 }
 
-// connected waits until there is a connection.
+// connected waits for a connection and returns it.
 func (s *Socket) connected(ctx context.Context) (*link, error) {
 	for {
 		s.mu.Lock()
@@ -482,8 +481,8 @@ func (s *Socket) connected(ctx context.Context) (*link, error) {
 	}
 }
 
-// socketError is a refusal as HTTP would have it: the code stands before the first colon of
-// the message, and at its end, when to come back.
+// socketError converts a refusal to the form of HTTP. The message has the code before its first colon, and the retry
+// delay at its end.
 func socketError(e *protocol.Error) *Error {
 	code, detail, _ := strings.Cut(e.Message, ": ")
 	_, after, _ := strings.Cut(detail, "Retry after ")

@@ -15,14 +15,13 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// OfferFile offers a file to another user. Once that one has accepted, [Client.Upload] sends it.
+// OfferFile offers a file to another user. After the user has accepted, [Client.Upload] sends it.
 func (c *Client) OfferFile(ctx context.Context, in api.TransferOffer) (out api.Transfer, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/transfers", in: in, out: &out})
 	return out, err
 }
 
-// Transfers returns the caller's transfers, newest first, a page at a time; cursor is the
-// Next of the page before.
+// Transfers returns a page of the caller's transfers, newest first. cursor is the Next of the previous page.
 func (c *Client) Transfers(ctx context.Context, cursor string) (out api.Transfers, err error) {
 	query := url.Values{}
 	if cursor != "" {
@@ -34,7 +33,7 @@ func (c *Client) Transfers(ctx context.Context, cursor string) (out api.Transfer
 
 func transferPath(id, rest string) string { return "/v1/transfers/" + url.PathEscape(id) + rest }
 
-// Transfer returns one of the caller's transfers, and how far it has come.
+// Transfer returns one of the caller's transfers and its progress.
 func (c *Client) Transfer(ctx context.Context, id string) (out api.Transfer, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: transferPath(id, ""), out: &out})
 	return out, err
@@ -52,24 +51,24 @@ func (c *Client) RejectTransfer(ctx context.Context, id string) (out api.Transfe
 	return out, err
 }
 
-// CancelTransfer ends a transfer, or removes the file of one that is done.
+// CancelTransfer cancels a transfer, or deletes the file of a completed one.
 func (c *Client) CancelTransfer(ctx context.Context, id string) (out api.Transfer, err error) {
 	err = c.do(ctx, call{method: http.MethodDelete, path: transferPath(id, ""), out: &out})
 	return out, err
 }
 
-// FileLink returns where the file of a done transfer can be fetched for some minutes.
+// FileLink returns a link to the file of a completed transfer. The link is valid for some minutes.
 func (c *Client) FileLink(ctx context.Context, id string) (out api.FileLink, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: transferPath(id, "/link"), out: &out})
 	return out, err
 }
 
-// mostInOne is how much of a file one request has: proxies on the way may take 100 MB at most.
+// mostInOne is the largest body of one request, because proxies may limit a body to 100 MB.
 const mostInOne = 64 << 20
 
-// Upload sends the file of a transfer that was accepted, from where it stands. When the line
-// breaks, or the server is away or has too much to do, it asks where it stands and goes on, until six tries in a row bring nothing. It
-// returns when all of the file is stored; a scanner may still look at it.
+// Upload sends the file of an accepted transfer from the current offset. If the connection breaks, or the server is
+// unavailable or overloaded, it gets the offset and resumes. It gives up after six tries in a row without progress. It
+// returns when the whole file is stored; a scanner may still check it.
 func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size int64) (err error) {
 	defer func() {
 		if err != nil {
@@ -96,7 +95,7 @@ func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size i
 		if !again || n == maxTries {
 			return err
 		}
-		if err == nil && at > last { // the next piece, before which HEAD may renew the token
+		if err == nil && at > last { // the next piece; the HEAD request before it may renew the token
 			continue
 		}
 		pause := wait/2 + rand.N(wait/2)
@@ -110,7 +109,7 @@ func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size i
 	}
 }
 
-// tus makes a request of the tus protocol, and returns where the upload stands.
+// tus sends a request of the tus protocol, and returns the offset of the upload.
 func (c *Client) tus(ctx context.Context, method, id string, at int64, body io.Reader, length int64) (int64, error) {
 	for renewed := false; ; renewed = true {
 		call := call{method: method, path: transferPath(id, "/upload")}
@@ -143,8 +142,8 @@ func (c *Client) tus(ctx context.Context, method, id string, at int64, body io.R
 	}
 }
 
-// Download writes the file of a done transfer to w, from a byte on, and returns how many
-// bytes it has written: after an error, call it again from there.
+// Download writes the file of a completed transfer to w from a byte offset. It returns the number of bytes written:
+// after an error, call it again from there.
 func (c *Client) Download(ctx context.Context, id string, from int64, w io.Writer) (n int64, err error) {
 	link, err := c.FileLink(ctx, id)
 	if err != nil {
@@ -153,7 +152,7 @@ func (c *Client) Download(ctx context.Context, id string, from int64, w io.Write
 	return c.follow(ctx, link, from, w)
 }
 
-// follow writes to w what a link leads to, from a byte on.
+// follow writes the target of a link to w from a byte offset.
 func (c *Client) follow(ctx context.Context, link api.FileLink, from int64, w io.Writer) (n int64, err error) {
 	call := call{method: http.MethodGet, path: strings.TrimSuffix(link.URL, "/"), open: true, out: new(raw)}
 	req, err := c.request(ctx, &call, nil)

@@ -8,20 +8,20 @@ import (
 	"github.com/centrifugal/protocol"
 )
 
-// ErrChannel is what [Socket.Watch] returns when the caller may not have a channel, or not any more: they
-// were taken out, or what it belongs to has ended.
+// ErrChannel reports that the caller may not subscribe to a channel. The caller may have been removed, or the owner of
+// the channel may have ended.
 var ErrChannel = errors.New("the channel is not open to the caller")
 
-// unsubscribedForNow is the least code of an end of a subscription after which one subscribes again.
+// unsubscribedForNow is the smallest code of an ended subscription that the client renews.
 const unsubscribedForNow = 2500
 
 // watch is a channel that a caller watches.
 type watch struct {
 	l     SocketListener
-	ended chan error // of the present subscription; under the socket's lock
+	ended chan error // of the current subscription; guarded by the socket's lock
 }
 
-// end keeps the first reason.
+// end stores the first reason.
 func end(ended chan<- error, why error) {
 	select {
 	case ended <- why:
@@ -29,10 +29,10 @@ func end(ended chan<- error, why error) {
 	}
 }
 
-// Watch passes on the events of a channel that many have, such as api.RoomChannel, until ctx ends, which
-// leaves the channel, or the server refuses for good: [ErrChannel]. The subscription is made again whenever it breaks, and
-// whenever the server says that something may be missing. Nobody keeps these events: l.Open is always called with false,
-// and what happened before is asked for there. Calls of l come one at a time.
+// Watch passes on the events of a shared channel, such as api.RoomChannel. When ctx ends, it unsubscribes and returns.
+// It returns [ErrChannel] if the server refuses permanently. Watch subscribes again after each break, and whenever the
+// server reports that events may be missing. The server does not store these events. Open is therefore always called
+// with false, and the caller loads the present state there. Calls of l do not overlap.
 func (s *Socket) Watch(ctx context.Context, channel string, l SocketListener) error {
 	w := &watch{l: l}
 	s.mu.Lock()
@@ -50,7 +50,7 @@ func (s *Socket) Watch(ctx context.Context, channel string, l SocketListener) er
 	return s.keep(ctx, l.Closed, func(ctx context.Context) (bool, error) { return s.watchOnce(ctx, channel, w) })
 }
 
-// watchOnce subscribes and waits for the end of that. An error that is no ErrUnreachable is for good.
+// watchOnce subscribes and waits until the subscription ends. Any error except ErrUnreachable is permanent.
 func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood bool, err error) {
 	link, err := s.connected(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood
 	case <-ctx.Done():
 		leave, cancel := within(context.WithoutCancel(ctx), helloTime)
 		defer cancel()
-		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // or the connection is gone
+		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // the connection may be closed
 		err = ctx.Err()
 	}
 	select {
@@ -95,7 +95,7 @@ func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood
 	}
 }
 
-// pushed hands on what a watched channel has brought.
+// pushed passes on an event of a watched channel.
 func (s *Socket) pushed(push *protocol.Push) {
 	s.mu.Lock()
 	w := s.watches[push.Channel]

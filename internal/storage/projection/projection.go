@@ -11,8 +11,8 @@
 // These are missed rows, replays of the log, imports and reconciliations. Only the change of a current request may
 // reach Redis in another way, as a delta.
 //
-// Every second, the projection stores a mark in Redis, next to the data: the time up to which all commits of this node
-// are applied. Because the mark is next to the data, it is lost or set back together with them. Each round compares the
+// Every second, the projection stores a mark in Redis, next to the data. It is a time: all earlier commits of this
+// node are applied. Because the mark is next to the data, it is lost or set back together with them. Each round compares the
 // mark before it moves it, and also checks the servers' identities. If anything differs, the domain replays its log. A
 // replay begins at the oldest mark, less a margin for late commits and unequal clocks. A node whose mark does not move
 // is dead, and any other node replays for it.
@@ -402,7 +402,7 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 	return up
 }
 
-// complete returns the time up to which all of this node's rows are in Redis, except those reported missed.
+// complete returns a time: all earlier rows of this node are in Redis, except those reported missed.
 func (p *Projection[Change, State]) complete() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -473,7 +473,7 @@ func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Cha
 	return all, err
 }
 
-// errReplay reports a round in which the domain could not replay its log.
+// errReplay reports a failed replay of the domain's log in a round.
 var errReplay = errors.New("the replay failed")
 
 // replay replays the domain's log and logs each failure. Until a replay succeeds, every response comes from SQL.
