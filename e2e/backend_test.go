@@ -17,7 +17,7 @@ import (
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 
-// serviceKey makes a key as an operator does.
+// serviceKey creates a key as an operator does.
 func serviceKey(t *testing.T, data, scopes string) string {
 	t.Helper()
 	out, err := exec.Command(stoaBinary(t), "keys-service", "create", "example", "--scope", scopes, "--data", data).Output()
@@ -27,7 +27,7 @@ func serviceKey(t *testing.T, data, scopes string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// What examples/backend/README.md says, with the program itself.
+// The test runs the program and commands of examples/backend/README.md.
 func TestTheExampleOfABackendSendsAMessageAndIsTold(t *testing.T) {
 	data, listen := t.TempDir(), freeAddress(t)
 	n := newNode(t, []string{"STOA_WEBHOOKS_SECRET=" + hookSecret}, "--data", data, "--webhooks-after-url", "http://"+listen+"/hooks", "--webhooks-after-events", "message.sent")
@@ -43,7 +43,7 @@ func TestTheExampleOfABackendSendsAMessageAndIsTold(t *testing.T) {
 	}
 }
 
-// A node that is killed with kill -9 when nothing is delivered yet has lost nothing, and the next one delivers it.
+// A node is killed with kill -9 before its first delivery. No message is lost, and the next node delivers it.
 func TestANodeKilledBeforeItHasDeliveredAWebhookDeliversIt(t *testing.T) {
 	data, listen := t.TempDir(), freeAddress(t)
 	n := newNode(t, []string{"STOA_WEBHOOKS_SECRET=" + hookSecret}, "--data", data, "--webhooks-after-url", "http://"+listen+"/hooks")
@@ -76,7 +76,7 @@ func TestANodeKilledBeforeItHasDeliveredAWebhookDeliversIt(t *testing.T) {
 		if !strings.Contains(body, `"external_id":"4711"`) {
 			t.Errorf("told %s", body)
 		}
-	case <-time.After(3 * patience): // killed in the midst of a try, the node has a claim on it for a minute
+	case <-time.After(3 * patience): // a node killed during a try has its claim for a minute
 		t.Error("nothing was delivered")
 	}
 }

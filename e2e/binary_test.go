@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// binary is the stoa that every test of this package runs; build makes it when
-// the first test asks, and TestMain removes it.
+// binary is the stoa that every test of this package runs. stoaBinary builds it at its first use, and TestMain removes
+// it.
 var binary struct {
 	once sync.Once
 	dir  string
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // stoaBinary returns the path of the stoa built from this tree.
 func stoaBinary(t *testing.T) string {
 	t.Helper()
-	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run, because Go's cache of test results does not track the files of the program
 	binary.once.Do(func() {
 		if binary.dir, binary.err = os.MkdirTemp("", "stoa-e2e-"); binary.err != nil {
 			return

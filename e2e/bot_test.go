@@ -15,8 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// What examples/bot/README.md says, with the program itself: it answers what came while it was not there, before its first start and
-// between two, as well as what its socket tells it of.
+// The test runs the program of examples/bot/README.md. It answers messages from its socket, from before its first start
+// and from between two starts.
 func TestTheExampleOfABotAnswersWhoWritesToIt(t *testing.T) {
 	data, ctx := t.TempDir(), t.Context()
 	n := newNode(t, nil, "--data", data, "--chats-messages-from", "everybody")

@@ -27,8 +27,8 @@ type tab struct {
 	ctx context.Context
 }
 
-// chromium is the browser that all tests of this package share. browse starts it
-// when the first test asks, and TestMain ends it.
+// chromium is the browser that all tests of this package share. browse starts it at its first use, and TestMain ends
+// it.
 var chromium struct {
 	once sync.Once
 	ctx  context.Context
@@ -40,7 +40,8 @@ var chromium struct {
 func browse(t *testing.T, url string) *tab {
 	t.Helper()
 	chromium.once.Do(func() {
-		// The shell is Chromium without what a window needs. A story takes less than half of the processor time.
+		// The headless shell is Chromium without the parts for a window. A story takes less than half of the processor
+		// time.
 		path, err := exec.LookPath("chromium-headless-shell")
 		if err != nil {
 			path, err = exec.LookPath("chromium")
@@ -53,11 +54,11 @@ func browse(t *testing.T, url string) *tab {
 			chromedp.ExecPath(path),
 			chromedp.WindowSize(1280, 1000),
 			chromedp.DisableGPU,
-			chromedp.NoSandbox, // the sandbox does not start as root, which containers often are
+			chromedp.NoSandbox, // the sandbox does not start as root, and many containers run as root
 			chromedp.Flag("disable-component-update", true),
 			chromedp.Flag("disable-quic", true),
-			chromedp.Flag("use-fake-device-for-media-stream", true), // a microphone that beeps
-			chromedp.Flag("use-fake-ui-for-media-stream", true),     // and a reader who lets the page have it
+			chromedp.Flag("use-fake-device-for-media-stream", true), // a fake microphone that beeps
+			chromedp.Flag("use-fake-ui-for-media-stream", true),     // a user who allows it
 		)...)
 		ctx, stop := chromedp.NewContext(ctx)
 		chromium.ctx, chromium.stop = ctx, func() { stop(); end() }
@@ -71,15 +72,14 @@ func browse(t *testing.T, url string) *tab {
 	return (&tab{t, ctx}).stranger(url)
 }
 
-// stranger opens a tab that shares no storage with the others, as if it were on
-// another device.
+// stranger opens a tab without shared storage, as on another device.
 func (p *tab) stranger(url string) *tab {
 	p.t.Helper()
 	return p.open(url, chromedp.WithNewBrowserContext())
 }
 
-// open opens another tab of the same browser. Whatever its page throws, and
-// whatever the content security policy stops, fails the test.
+// open opens another tab of the same browser. Exceptions of its page, and violations of the content security policy,
+// fail the test.
 func (p *tab) open(url string, opts ...chromedp.ContextOption) *tab {
 	p.t.Helper()
 	ctx, stop := chromedp.NewContext(p.ctx, opts...)
@@ -116,8 +116,8 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// click clicks with the mouse, as soon as the element is seen. Where the page draws
-// it anew before its place is known, the new one is clicked.
+// click clicks with the mouse as soon as the element is visible. If the page redraws it before its position is known,
+// the new element is clicked.
 func (p *tab) click(css string) {
 	p.t.Helper()
 	err := chromedp.Do(p.ctx, chromedp.Click(chromedp.CSS(css)))
@@ -129,7 +129,7 @@ func (p *tab) click(css string) {
 	}
 }
 
-// press is click in one step within the page, for what it may draw anew at that moment.
+// press is click in one step inside the page, for elements that the page may redraw at that moment.
 func (p *tab) press(css string) {
 	p.t.Helper()
 	p.until("the element "+css, fmt.Sprintf(`(() => {
@@ -141,8 +141,7 @@ func (p *tab) press(css string) {
 	})()`, css))
 }
 
-// typ puts text where the cursor of a field is, all of it at once: a key at a time
-// takes seconds on a busy machine.
+// typ inserts text at the cursor of a field, all at once: single keys take seconds on a busy machine.
 func (p *tab) typ(css, text string) {
 	p.t.Helper()
 	p.until("the field "+css, fmt.Sprintf(`(() => {
@@ -153,17 +152,16 @@ func (p *tab) typ(css, text string) {
 	})()`, css, text))
 }
 
-// key presses keys, one after another.
+// key sends keys, one after another.
 func (p *tab) key(keys string, opts ...chromedp.KeyOption) {
 	p.t.Helper()
 	p.do(chromedp.KeyEvent(keys, opts...))
 }
 
-// called is in JavaScript what assistive technology calls the element with the
-// focus, as far as the page needs it.
+// called is JavaScript that returns the accessible name of the focused element, as far as the page needs it.
 const called = `((e) => e.ariaLabel ?? e.labels?.[0]?.textContent ?? e.textContent)(document.activeElement)`
 
-// tabTo walks with the Tab key to what is called so.
+// tabTo moves with the Tab key to the element with that name.
 func (p *tab) tabTo(name string) {
 	p.t.Helper()
 	for range 60 {
@@ -179,14 +177,13 @@ func (p *tab) tabTo(name string) {
 	p.t.Fatalf("the Tab key does not lead to %q", name)
 }
 
-// on waits until what is called so has the focus.
+// on waits until the element with that name has the focus.
 func (p *tab) on(name string) {
 	p.t.Helper()
 	p.until("the focus on "+name, fmt.Sprintf("%s === %q", called, name))
 }
 
-// text returns what an element says, as a reader sees it, or "" when it is not
-// there.
+// text returns the visible text of an element, or "" if the element does not exist.
 func (p *tab) text(css string) string {
 	p.t.Helper()
 	s, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").trim()`, css)))
@@ -196,9 +193,8 @@ func (p *tab) text(css string) string {
 	return s
 }
 
-// until waits for a JavaScript expression to become true, across a page that is
-// loaded anew meanwhile. chromedp.Poll would need eval inside the page, which the
-// page's policy forbids.
+// until waits for a JavaScript expression to become true, even if the page is reloaded meanwhile. chromedp.Poll would
+// need eval inside the page, and the page's policy forbids it.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	ok, err := chromedp.Run(p.ctx, until(expression))
@@ -213,7 +209,7 @@ func (p *tab) until(what, expression string) {
 	}
 }
 
-// until tells whether an expression became true, of a document that has a body, while there was patience.
+// until reports whether an expression became true in a document with a body before the timeout.
 func until(expression string) chromedp.Action[bool] {
 	return chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
 		const end = performance.now() + %d;
@@ -232,7 +228,7 @@ func (p *tab) says(css, text string) {
 	p.until(fmt.Sprintf("%q in %s", text, css), fmt.Sprintf(`(document.querySelector(%q)?.textContent ?? "").includes(%q)`, css, text))
 }
 
-// signUp registers somebody through the page.
+// signUp registers a user through the page.
 func (p *tab) signUp(email, name, password string) {
 	p.t.Helper()
 	p.typ("[name=email]", email)
@@ -248,12 +244,12 @@ func (p *tab) signUp(email, name, password string) {
 func (p *tab) useCode() {
 	p.t.Helper()
 	p.click("[data-use-code]")
-	// The page looks for a mail for five seconds, and then waits to be asked again.
+	// The page polls for a mail for five seconds, and then waits for the next click.
 	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value) ||
 		void ((b) => b && !b.disabled && b.click())(document.querySelector("[data-use-code]"))`)
 }
 
-// logInBy logs somebody in by password.
+// logInBy logs a user in by password.
 func (p *tab) logInBy(email, password string) {
 	p.t.Helper()
 	p.click("[name=purpose][value=login]")
@@ -263,14 +259,14 @@ func (p *tab) logInBy(email, password string) {
 	p.click("form .primary")
 }
 
-// button presses what is called so, by its text or its label, once it is ready to be pressed.
+// button presses the button with that text or label as soon as it is enabled.
 func (p *tab) button(name string) {
 	p.t.Helper()
 	p.until("the button "+name, fmt.Sprintf(`((b) => b && (b.click(), true))(
 		[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled && !b.closest("button[aria-busy=true], form[aria-busy=true]")))`, name))
 }
 
-// fill writes into a field in place of what is there.
+// fill replaces the text of a field.
 func (p *tab) fill(css, text string) {
 	p.t.Helper()
 	p.do(chromedp.SetValue(chromedp.CSS(css), text))
@@ -282,14 +278,13 @@ func (p *tab) visit(hash string) {
 	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.hash = %q)", hash)))
 }
 
-// lacks waits until nothing that is seen fits.
+// lacks waits until no visible element matches.
 func (p *tab) lacks(css string) {
 	p.t.Helper()
 	p.until("the end of "+css, fmt.Sprintf(`![...document.querySelectorAll(%q)].some((e) => e.checkVisibility())`, css))
 }
 
-// logIn opens url as a user who is in SQL already; the tab is at some page of the
-// same server.
+// logIn opens url as a user who already exists in SQL. The tab must show a page of the same server.
 func (p *tab) logIn(who *person, zone, url string) {
 	p.t.Helper()
 	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
@@ -302,7 +297,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	url := serve(t)
 	p := browse(t, url+"/")
 
-	// Sign up: a wrong code is refused, the one from the outbox is not.
+	// Sign up: a wrong code is refused, and the one from the outbox is accepted.
 	p.typ("[name=email]", "ada@example.com")
 	p.click("form .primary")
 	p.useCode()
@@ -328,7 +323,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	other.says(".live", "Live")
 	other.says("[data-streak]", "0")
 
-	// One tap. The other tab is told by the server.
+	// One tap. The server publishes it to the other tab.
 	p.typ("[name=words]", "12")
 	p.typ("[name=minutes]", "30")
 	p.click("#checkin")
@@ -346,7 +341,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 		p.says("[data-figure=minutes]", "30 min")
 	}
 
-	// A second tap changes nothing, and says so.
+	// A second tap changes nothing, and the page shows that.
 	p.click("#checkin")
 	p.says(".sentence", "Nothing has changed")
 	for css, want := range map[string]string{
@@ -357,14 +352,14 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 		}
 	}
 
-	// A reload keeps the session and what was done.
+	// A reload keeps the session and the check-in.
 	p.do(chromedp.Reload())
 	p.says("[data-streak]", "1")
 	p.says("#checkin", "Done today")
 	p.says("[data-figure=total]", "1")
 
-	// Logging out ends the session in the other tab as well. What a tab is asking
-	// for at that moment does not wipe away why it shows the form.
+	// Logging out ends the session in the other tab as well. A request of a tab at that moment does not hide the reason
+	// for the form.
 	for _, p := range []*tab{p, other} {
 		p.do(chromedp.Evaluate[chromedp.Void](`(() => {
 			const real = fetch;
@@ -383,7 +378,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	}
 }
 
-// keepsNothing opens a page in a browser that blocks all cookies: it refuses the page its storage, too.
+// keepsNothing opens a page in a browser that blocks all cookies. The browser also refuses the page its storage.
 func keepsNothing(t *testing.T, url string) *tab {
 	t.Helper()
 	p := browse(t, "about:blank")
@@ -408,7 +403,7 @@ func TestThePageWorksInABrowserThatKeepsNothing(t *testing.T) {
 	p.until("the chats", `document.querySelector(".chats") !== null`)
 }
 
-// A check-in on another device falls between the page's first look at the day and its connection.
+// A check-in on another device comes between the page's first load of the day and its connection.
 func TestACheckinBeforeTheConnectionStandsIsShownInTheBrowser(t *testing.T) {
 	t.Parallel()
 	p, other := adaInTwoTabs(t)
@@ -438,8 +433,7 @@ func TestACheckinBeforeTheConnectionStandsIsShownInTheBrowser(t *testing.T) {
 	p.says("[data-streak]", "1")
 }
 
-// past writes check-ins of somebody into SQL; what is under i happened i days
-// before today.
+// past writes check-ins of a user into SQL. The kind at index i is for the day i days before today.
 func past(t *testing.T, db *sqldb.DB, who *person, today time.Time, kinds ...streak.Kind) {
 	t.Helper()
 	var args []any
@@ -451,11 +445,10 @@ func past(t *testing.T, db *sqldb.DB, who *person, today time.Time, kinds ...str
 	insert(t, db, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES ", 7, args)
 }
 
-// A history that takes weeks is written into SQL before the server starts; what
-// happens then goes through the page.
+// A history of weeks is written into SQL before the server starts. Later actions use the page.
 func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	t.Parallel()
-	// A zone in which no midnight comes while the test runs.
+	// A zone without a midnight during the test.
 	now, zone := time.Now().UTC(), "UTC"
 	if now.Hour() == 23 {
 		now, zone = now.Add(6*time.Hour), "Etc/GMT-6"
@@ -466,7 +459,7 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	}
 	file := "sqlite:" + filepath.Join(t.TempDir(), "stoa.db")
 	db := sqldbtest.Open(t, sqldb.Config{URL: file})
-	// Fifteen have 8 to 22 days, and four have 1 to 4; Ada comes between.
+	// Fifteen users have 8 to 22 days, and four have 1 to 4; Ada ranks between them.
 	persons := enrol(t, db, rand.New(rand.NewPCG(1, 1)), 20)
 	if _, err := db.Writer().ExecContext(t.Context(), "DELETE FROM checkins"); err != nil { // they get other histories
 		t.Fatal(err)
@@ -505,10 +498,10 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	state(p, 1, "checked in, day 3 of a run")
 	state(p, 3, "covered, the streak goes on")
 	state(p, 5, "missed, can be made up")
-	state(p, 7, "missed") // before the account
+	state(p, 7, "missed") // before the account existed
 	p.says(".makeups", "3 make-ups left this month.")
 
-	// The dialog asks, and gives the focus back.
+	// The dialog asks, and returns the focus.
 	missed := today.AddDate(0, 0, -5).Format("2 January")
 	p.press(day(5))
 	p.says("dialog[open] h2", "Make up "+missed)
@@ -516,7 +509,7 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	p.do(chromedp.KeyEvent(kb.Escape))
 	p.until("the focus on the day", fmt.Sprintf(`!document.querySelector("dialog") && document.activeElement.matches(%q)`, day(5)))
 
-	// Another tab was quicker: the server's word is shown.
+	// Another tab was faster: the page shows the server's text.
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.says("dialog[open] h2", "Make up "+missed)
 	other := p.open(url + "/")
@@ -538,7 +531,7 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	p.click("dialog .secondary")
 	p.says(".makeups", "2 make-ups left this month.")
 
-	// The neighbours, three on either side; and Ada's first day of this week.
+	// The neighbours, three on either side, and Ada's first day of this week.
 	p.click("#checkin")
 	p.says("[data-streak]", "6")
 	const ranks = `[...document.querySelectorAll("[data-board=%s] li")].map((li) => li.value || "-").join(" ") === "1 2 3 4 5 6 7 8 9 10 - 13 14 15 16 17 18 19"`

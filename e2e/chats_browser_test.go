@@ -13,17 +13,17 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// A line is the way from a browser to a server. It can be cut.
+// A line is a proxy between a browser and a server. It can be cut.
 type line struct {
 	to    string
 	ln    net.Listener
 	mu    sync.Mutex
 	down  bool
-	left  int // bytes until it is cut; 0: it is not
+	left  int // number of bytes until the cut; 0 means no cut
 	conns map[net.Conn]bool
 }
 
-// lineTo returns a line to the server at url; its own URL is that of the browser.
+// lineTo returns a line to the server at url; the browser uses the line's own URL.
 func lineTo(t *testing.T, url string) *line {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +51,7 @@ func lineTo(t *testing.T, url string) *line {
 
 func (l *line) url() string { return "http://" + l.ln.Addr().String() }
 
-// hold keeps a connection to be cut; it reports false, and closes it, while the line is down.
+// hold registers a connection that can be cut. While the line is cut, it closes the connection and returns false.
 func (l *line) hold(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *line) pass(near net.Conn) {
 	there.Wait()
 }
 
-// metered is what comes over a line from the browser.
+// metered counts the bytes from the browser.
 type metered struct {
 	net.Conn
 	line *line
@@ -112,14 +112,14 @@ func (l *line) count(n int) {
 	}
 }
 
-// cutAfter cuts the line when so many bytes more have come over it from the browser.
+// cutAfter cuts the line after so many more bytes from the browser.
 func (l *line) cutAfter(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left = n
 }
 
-// cut ends what goes over the line, and lets nothing new through until mend.
+// cut closes the connections of the line, and refuses new ones until mend.
 func (l *line) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *line) mend() {
 	l.down = false
 }
 
-// ask calls the server as who is logged in on the page.
+// ask calls the server as the user who is logged in on the page.
 func (p *tab) ask(method, path, body string) {
 	p.t.Helper()
 	status, err := chromedp.Run(p.ctx, chromedp.Evaluate[int](fmt.Sprintf(`fetch(%q, {
@@ -150,7 +150,7 @@ func (p *tab) ask(method, path, body string) {
 	}
 }
 
-// id is the user's who is logged in on the page.
+// id returns the id of the user who is logged in on the page.
 func (p *tab) id() string {
 	p.t.Helper()
 	id, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`JSON.parse(localStorage.getItem("stoa.session")).user.id`))
@@ -160,14 +160,15 @@ func (p *tab) id() string {
 	return id
 }
 
-// befriends makes two people friends: each asks the other.
+// befriends makes two users friends: each sends a request to the other.
 func (p *tab) befriends(other *tab) {
 	p.t.Helper()
 	p.ask("POST", "/v1/friends/requests", fmt.Sprintf(`{"user":%q}`, other.id()))
 	other.ask("POST", "/v1/friends/requests", fmt.Sprintf(`{"user":%q}`, p.id()))
 }
 
-// twoFriends are Ada and Bob, who have an open chat with each other. Bob's browser reaches the server by a line.
+// twoFriends returns the tabs of Ada and Bob, who have an open chat with each other. Bob's browser reaches the server
+// through a line.
 func twoFriends(t *testing.T, args ...string) (ada, bob *tab, l *line) {
 	t.Helper()
 	url := serve(t, args...)
@@ -184,14 +185,15 @@ func twoFriends(t *testing.T, args ...string) (ada, bob *tab, l *line) {
 	return ada, bob, l
 }
 
-// write sends a message by the field and the Enter key.
+// write sends a message through the field and the Enter key.
 func (p *tab) write(text string) {
 	p.t.Helper()
 	p.typ("[name=message]", text)
 	p.enter()
 }
 
-// enter presses the Enter key as a keyboard does: what refuses the press gets no new line. p.key sends that by itself.
+// enter presses the Enter key as a keyboard does: if the page prevents the key, no new line is added. p.key adds the
+// line itself.
 func (p *tab) enter() {
 	p.t.Helper()
 	press := input.DispatchKeyEventParams{Type: kb.KeyDown, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13, Text: "\r"}
@@ -202,10 +204,10 @@ func (p *tab) enter() {
 	}
 }
 
-// said is in JavaScript what the messages of the open chat say.
+// said is JavaScript that returns the texts of the messages in the open chat.
 const said = `[...document.querySelectorAll(".message")].map((m) => m.querySelector(".said")?.textContent ?? "")`
 
-// hears waits until the messages of the open chat are these, in this order, and no others.
+// hears waits until the open chat has exactly these messages, in this order.
 func (p *tab) hears(texts ...string) {
 	p.t.Helper()
 	want := "[]"
@@ -218,13 +220,13 @@ func (p *tab) hears(texts ...string) {
 	p.until("the messages "+want, fmt.Sprintf("JSON.stringify(%s) === JSON.stringify(%s)", said, want))
 }
 
-// ticks waits for how far the message with a number has come.
+// ticks waits for the delivery state of the message with a number.
 func (p *tab) ticks(seq int, want string) {
 	p.t.Helper()
 	p.until(want, fmt.Sprintf(`document.querySelector('[data-seq="%d"]')?.dataset.tick === %q`, seq, want))
 }
 
-// does opens the menu of a message and presses what is called so.
+// does opens the menu of a message and presses the named entries.
 func (p *tab) does(seq int, names ...string) {
 	p.t.Helper()
 	p.until("the message", fmt.Sprintf(`document.querySelector('[data-seq="%d"] .more') !== null`, seq))
@@ -244,7 +246,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	ada.hears("Hello Bob")
 	ada.ticks(1, "delivered")
 
-	// It is told wherever Bob is, and read where he looks at it.
+	// The message is received wherever Bob is, and read when he opens the chat.
 	bob.says("[data-unread-chats]", "1")
 	bob.until("the title", `document.title.startsWith("(1) ")`)
 	bob.visit("#/chats")
@@ -273,7 +275,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	ada.lacks(".typing")
 	bob.ticks(2, "read")
 
-	// A reply leads to what it answers.
+	// A reply links to the message it answers.
 	ada.does(2, "Reply")
 	ada.on("Write a message")
 	ada.says(".answering", "Reply to Bob")
@@ -283,7 +285,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	bob.click(`[data-seq="3"] .quoted`)
 	bob.until("the quoted message", `document.activeElement.dataset.seq === "2"`)
 
-	// An edit, which Escape takes back first; reactions; a recall.
+	// An edit, cancelled with Escape first; reactions; a recall.
 	ada.does(3, "Edit")
 	ada.until("the text to edit", `document.querySelector("[name=message]").value === "How are you?"`)
 	ada.key(kb.Escape)
@@ -307,7 +309,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	bob.says(`[data-seq="3"] .quoted`, "no longer exists")
 	ada.hears("This message was recalled.", "Hi", "How are you today?")
 
-	// What is written is a text, whatever it looks like.
+	// The page shows a message as text, even if it contains markup.
 	const markup = `<img src=x onerror="document.title='owned'"><b>bold</b> https://example.com/?q=<i>`
 	bob.write(markup)
 	ada.hears("This message was recalled.", "Hi", "How are you today?", markup)
@@ -315,7 +317,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	ada.says(".chat-line", "<img src=x")
 	ada.until("no markup in the list", `document.querySelector('.chat-list :is(b, i)') === null`)
 
-	// A picture of this server is shown; one of another server is asked for by nobody but the reader.
+	// The page shows a picture of this server. It loads a picture of another server only after a click.
 	bob.button("Options of this chat")
 	bob.button("Send a picture by its address")
 	bob.typ("[name=url]", "https://pictures.example.com/harbour.jpg")
@@ -325,7 +327,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	ada.says(`[data-seq="5"] .attached`, "pictures.example.com")
 	ada.until("a link that tells nothing", `(({ rel, target }) => rel === "noopener noreferrer" && target === "_blank")(document.querySelector('[data-seq="5"] a'))`)
 
-	// Settings: pinned, muted; a draft is there on the other device.
+	// Settings: pinned, muted; the other device gets the draft.
 	ada.button("Options of this chat")
 	ada.button("Pin")
 	ada.says(".chat-row", "pinned")
@@ -336,7 +338,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	bob.write("Are you there?")
 	phone := ada.open(strings.SplitN(ada.location(), "#", 2)[0] + "#/chats")
 	phone.says("[data-unread-chat]", "1")
-	phone.lacks("[data-unread-chats]") // it is muted
+	phone.lacks("[data-unread-chats]") // the chat is muted
 	phone.press(".chat-row")
 	phone.says(".newline", "New messages")
 	phone.typ("[name=message]", "Half a thou")
@@ -345,7 +347,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	ada.visit("#/chats")
 	ada.says(".chat-row", "Half a thou")
 
-	// Whoever takes no messages any more gets none, and the sender is told.
+	// A user who no longer accepts messages gets none, and the sender sees that.
 	ada.visit("#/profile")
 	ada.until("the settings", `document.querySelector("[name=messages_from]")?.disabled === false`)
 	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
@@ -355,7 +357,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	})()`))
 	ada.says("[data-part=chats] .saved", "Saved")
 
-	// So is what she is while she is connected.
+	// The same holds for her status while she is connected.
 	ada.until("the status", `document.querySelector("[name=wish]")?.disabled === false`)
 	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		const wish = document.querySelector("[name=wish]");
@@ -374,7 +376,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	ada.hears()
 }
 
-// location is the address of the page.
+// location returns the address of the page.
 func (p *tab) location() string {
 	p.t.Helper()
 	at, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("location.href"))
@@ -384,7 +386,7 @@ func (p *tab) location() string {
 	return at
 }
 
-// drafts waits until the server keeps a draft of the user's for their chat with somebody; "" is none.
+// drafts waits until the server has this draft of the user's chat with another user; "" means no draft.
 func (p *tab) drafts(with *tab, want string) {
 	p.t.Helper()
 	p.until("the draft "+want, fmt.Sprintf(`window.draft === %q || void (window.asks ??= setInterval(() => {
@@ -393,7 +395,7 @@ func (p *tab) drafts(with *tab, want string) {
 	}, 100))`, want, with.id()))
 }
 
-// The line breaks while a message leaves the field: what is kept of it as a draft goes all the same.
+// The line breaks while a message leaves the field. Its stored draft is deleted anyway.
 func TestADraftEndsWithItsMessageThoughTheLineBreaks(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
@@ -419,7 +421,7 @@ func TestADraftEndsWithItsMessageThoughTheLineBreaks(t *testing.T) {
 	bob.until("an empty field", `document.querySelector("[name=message]").value === ""`)
 }
 
-// The page is closed before its line is back: a draft ends with its message all the same.
+// The page is closed before its line works again. The draft is deleted with its message anyway.
 func TestADraftEndsWithItsMessageThoughThePageWasClosed(t *testing.T) {
 	t.Parallel()
 	ada, bob, l := twoFriends(t, "--limits=false")
@@ -441,11 +443,11 @@ func TestADraftEndsWithItsMessageThoughThePageWasClosed(t *testing.T) {
 	bob.until("an empty field", `document.querySelector("[name=message]").value === ""`)
 }
 
-// The line breaks as a chat is opened at a message: its newest messages are shown.
+// The line breaks while a chat is opened at a message. The page shows the newest messages.
 func TestAChatThatIsOpenedAtAMessageIsShownThoughTheLineBreaks(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
-	for i := 1; i <= 60; i++ { // the first one is not among those that are loaded first
+	for i := 1; i <= 60; i++ { // so many that the first page does not have the first message
 		ada.ask("POST", "/v1/chats/u:"+bob.id()+"/messages", fmt.Sprintf(`{"client_id":"%d","kind":"text","text":"number %d."}`, i, i))
 	}
 	bob.says(".stream", "number 60.")
@@ -467,11 +469,11 @@ func TestAChatThatIsOpenedAtAMessageIsShownThoughTheLineBreaks(t *testing.T) {
 	bob.says(".stream", "Shall we?")
 }
 
-// While a line is cut both go on writing. When it is back both have all of it once, in one order.
+// While a line is cut, both users continue to write. Afterwards both have all messages once, in the same order.
 func TestAChatIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	t.Parallel()
 	ada, bob, l := twoFriends(t)
-	second := bob.open(bob.location()) // another tab of Bob's
+	second := bob.open(bob.location()) // a second tab of Bob's
 	ada.write("one")
 	for _, p := range []*tab{ada, bob, second} {
 		p.hears("one")
@@ -510,7 +512,7 @@ func TestAChatIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 		}
 	}
 
-	// What waits survives the page.
+	// Waiting messages survive a reload of the page.
 	l.cut()
 	bob.says(".room-note", "There is no connection")
 	bob.write("from a page that was closed")
@@ -523,7 +525,7 @@ func TestAChatIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	bob.hears(ada.messages()...)
 }
 
-// messages are what those of the open chat say.
+// messages returns the texts of the messages in the open chat.
 func (p *tab) messages() []string {
 	p.t.Helper()
 	all, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](said))

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// colours has the page drawn as a reader's system wants it: "light" or "dark".
+// colours sets the colour scheme of the reader's system: "light" or "dark".
 func (p *tab) colours(scheme string) {
 	p.t.Helper()
 	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
@@ -20,8 +20,8 @@ func (p *tab) colours(scheme string) {
 	}
 }
 
-// faint is in JavaScript a list of the texts that can be seen and have less than 4.5:1 on what is behind them. What
-// lies on a picture or a gradient is left out, and so is what is switched off.
+// faint is JavaScript that lists visible texts with a contrast of less than 4.5:1 to their background. It skips texts
+// on a picture or a gradient, and disabled elements.
 const faint = `(() => {
 	const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
 	const parsed = new Map();
@@ -65,7 +65,7 @@ const faint = `(() => {
 	return found;
 })()`
 
-// legible fails where a text can hardly be read, in light and in dark.
+// legible fails if a text has too little contrast, in light or in dark.
 func (p *tab) legible(view string) {
 	p.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
@@ -80,7 +80,7 @@ func (p *tab) legible(view string) {
 	}
 }
 
-// Every view can be read in light and in dark, and fits a phone and a desk.
+// Every view is legible in light and in dark, and fits a phone and a desktop.
 func TestThePageIsLegibleInLightAndDark(t *testing.T) {
 	t.Parallel()
 	url := serve(t)
@@ -109,7 +109,7 @@ func TestThePageIsLegibleInLightAndDark(t *testing.T) {
 	ada.until("the devices", `document.querySelectorAll(".devices [data-device]").length === 1`)
 	ada.legible("the profile")
 
-	// A chat with all that can be in one.
+	// A chat with every kind of content.
 	me, peer := ada.id(), bob.id()
 	say := func(p *tab, to, message string) {
 		p.ask("POST", "/v1/chats/u:"+to+"/messages", `{"client_id":"`+nanoid()+`",`+message+`}`)
@@ -145,7 +145,7 @@ func TestThePageIsLegibleInLightAndDark(t *testing.T) {
 	ada.legible("the chats")
 	ada.fits("the chats")
 
-	// On a phone the list and the chat are two screens; on a desk they stand side by side.
+	// On a phone, the list and the chat are two screens; on a desktop, both are visible.
 	ada.do(chromedp.EmulateViewport(390, 844))
 	ada.until("the list alone", `document.querySelector(".chats-side").checkVisibility() && !document.querySelector(".room-place").checkVisibility()`)
 	ada.click(".chat-row")
@@ -163,7 +163,7 @@ func TestThePageIsLegibleInLightAndDark(t *testing.T) {
 	ada.lacks(".search-found:not([hidden])")
 }
 
-// A long chat is read from its end backwards, keeps its place meanwhile, and is searched.
+// A long chat is read backwards from its end, keeps its position meanwhile, and is searched.
 func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -177,7 +177,7 @@ func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 		}
 	})()`, n, bob.id()), chromedp.EvalAwaitPromise))
 
-	// More is new than a page holds: the reading begins where it ended.
+	// There are more new messages than a page has: the page opens at the read mark.
 	bob.says("[data-unread-chats]", "99+")
 	bob.visit("#/chats/" + ada.id())
 	bob.says(".newline", "New messages")
@@ -190,7 +190,7 @@ func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 	bob.lacks(".newest")
 	bob.lacks("[data-unread-chats]")
 
-	// Who goes up stays there, though something is drawn before the browser tells of it.
+	// A reader who scrolls up stays there, even if the page redraws before the browser reports the scrolling.
 	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		const stream = document.querySelector(".stream");
 		window.untold = (e) => e.stopImmediatePropagation();
@@ -203,7 +203,7 @@ func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 	bob.says(".newest", "new message")
 	bob.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".stream").removeEventListener("scroll", untold, true)`))
 
-	// Older ones come above, and what is looked at stays where it is.
+	// Older messages are inserted above, and the visible ones keep their position.
 	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		const stream = document.querySelector(".stream");
 		stream.scrollTop = 300;
@@ -214,7 +214,7 @@ func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 	bob.until("older ones", `document.querySelectorAll(".message").length > 60`)
 	bob.until("the same place", `Math.abs(document.querySelector('[data-seq="' + seen.seq + '"]').getBoundingClientRect().top - seen.top) < 3`)
 
-	// A search leads to a message that is not there yet, by the keyboard alone.
+	// A search opens a message that is not loaded yet, by the keyboard alone.
 	bob.visit("#/chats")
 	bob.tabTo("Search the chats")
 	bob.key("lighthouse 码头")
@@ -230,13 +230,13 @@ func TestALongChatIsReadBackwardsAndSearchedInTheBrowser(t *testing.T) {
 	bob.until("the end again", `document.querySelector(".message:last-of-type .said").textContent === "and one more"`)
 	bob.lacks(".newest")
 
-	// A page that does not fill the screen gets more without being scrolled.
+	// A page that does not fill the screen loads more without scrolling.
 	bob.do(chromedp.EmulateViewport(1280, 6000))
 	bob.do(chromedp.Evaluate[chromedp.Void](`location.reload()`))
 	bob.until("enough", `document.querySelectorAll(".message").length > 100`)
 }
 
-// Everything can be done by the keyboard, and is said in Chinese to whoever reads Chinese.
+// The keyboard reaches every function, and a Chinese reader gets Chinese texts.
 func TestAChatByTheKeyboardInChinese(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -257,7 +257,7 @@ func TestAChatByTheKeyboardInChinese(t *testing.T) {
 	bob.says(".room-who .muted", "在线")
 	bob.says(".day", "今天")
 
-	// From the field to the last message and up; Enter opens what can be done.
+	// From the field to the last message and up; Enter opens the menu.
 	bob.key(kb.ArrowUp)
 	bob.until("the last message", `document.activeElement.dataset.seq === "2"`)
 	bob.key(kb.ArrowUp)
@@ -289,7 +289,7 @@ func TestAChatByTheKeyboardInChinese(t *testing.T) {
 	ada.says(`[data-seq="3"] .quoted`, "你好")
 	bob.says(`[data-seq="3"] .tick`, "已读")
 
-	// Down leads back to the field, and the list is walked by arrows.
+	// The Down key returns to the field, and the arrow keys move in the list.
 	bob.key(kb.ArrowUp)
 	bob.until("the last message", `document.activeElement.dataset.seq === "3"`)
 	bob.key(kb.ArrowDown)

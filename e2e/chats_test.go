@@ -27,22 +27,22 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// device is one of a person's, with a socket and the chat that it keeps: by what its socket
-// brings, and by asking for what is missing.
+// device is a device of a user, with a socket. It builds its copy of the chat from the events of the socket, and
+// requests missing messages.
 type device struct {
 	t      *testing.T
 	c      *client.Client
 	socket *client.Socket
 	chat   string
 
-	behind chan struct{} // asks for what is missing
+	behind chan struct{} // signals missing messages
 
 	mu    sync.Mutex
-	texts []string // by seq; handed to the app in this order, each once
-	notes []string // what happened to it last
+	texts []string // by seq; passed to the app in this order, each once
+	notes []string // its latest actions
 }
 
-// note keeps what happened for [device.tells].
+// note records an action for [device.tells].
 func (d *device) note(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,14 +50,14 @@ func (d *device) note(format string, args ...any) {
 	d.notes = d.notes[max(0, len(d.notes)-40):]
 }
 
-// tells logs what the device has of a chat, and what happened to it last.
+// tells logs the device's copy of a chat, and its latest actions.
 func (d *device) tells(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.t.Logf("%s has %d messages of %s:\n%s", name, len(d.texts), d.chat, strings.Join(d.notes, "\n"))
 }
 
-// newDevice opens a device that asks the nodes by turns, beginning with one of them.
+// newDevice opens a device that uses the nodes in turn, starting with one of them.
 func newDevice(t *testing.T, ctx context.Context, all *sync.WaitGroup, nodes []*node, first int, p *person, chat string) *device {
 	d := &device{t: t, chat: chat, behind: make(chan struct{}, 1)}
 	var tries atomic.Int64
@@ -93,7 +93,7 @@ func (d *device) ask() {
 	}
 }
 
-// hear takes the next message, skips one that it has, and asks where one is missing.
+// hear stores the next message, skips one that it has, and requests missing ones.
 func (d *device) hear(e api.Event) {
 	data, _ := e.Data.(json.RawMessage)
 	d.note("%s %.150s", e.Type, data)
@@ -116,7 +116,7 @@ func (d *device) hear(e api.Event) {
 	}
 }
 
-// take reports whether m is the next message, or one that is there already.
+// take reports whether m is the next message, or one that the device already has.
 func (d *device) take(m api.Message) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +129,7 @@ func (d *device) take(m api.Message) bool {
 	return true
 }
 
-// catchUp asks for messages that are missing, until ctx ends.
+// catchUp requests missing messages until ctx ends.
 func (d *device) catchUp(ctx context.Context) {
 	for {
 		select {
@@ -146,7 +146,7 @@ func (d *device) catchUp(ctx context.Context) {
 			d.take(m)
 		}
 		if client.CodeOf(err) == "chat.unknown" {
-			continue // nothing was said yet
+			continue // there is no message yet
 		}
 		if err != nil || list.More {
 			d.ask()
@@ -161,24 +161,24 @@ func (d *device) all() []string {
 	return d.texts[:len(d.texts):len(d.texts)]
 }
 
-// talk is people who talk over sockets, each on two devices: some couples, and one group.
+// talk is a set of users who write over sockets, each on two devices: some couples, and one group.
 type talk struct {
 	t       *testing.T
 	rng     *rand.Rand
 	nodes   []*node
 	people  []*person
-	devices [][]*device  // of all, by chat; the group's is the last one
-	calm    sync.RWMutex // held by a writer for each message
+	devices [][]*device  // of all users, by chat; the group's is the last one
+	calm    sync.RWMutex // locked for reading during each message
 	answers atomic.Int64
 
 	mu   sync.Mutex
-	told []map[string]bool // by chat: what was acknowledged
+	told []map[string]bool // acknowledged messages by chat
 }
 
-// trio is how many people the group has.
+// trio is the number of members of the group.
 const trio = 3
 
-// startTalk has couples, and the members of a group, write to each other until the test ends.
+// startTalk lets couples and the members of a group write to each other until the test ends.
 func startTalk(t *testing.T, db *sqldb.DB, seed uint64, nodes []*node, couples int) *talk {
 	t.Helper()
 	w := &talk{t: t, rng: rand.New(rand.NewPCG(seed, 14)), nodes: nodes}
@@ -221,7 +221,7 @@ func startTalk(t *testing.T, db *sqldb.DB, seed uint64, nodes []*node, couples i
 	return w
 }
 
-// found has the first of some people make a group of them, and returns its chat.
+// found lets the first user create a group of the users, and returns its chat.
 func found(t *testing.T, db *sqldb.DB, n *node, members []*person) string {
 	t.Helper()
 	var all []accounts.ID
@@ -250,7 +250,7 @@ func found(t *testing.T, db *sqldb.DB, n *node, members []*person) string {
 	return client.ChatIn(g.Group.ID)
 }
 
-// write sends a person's n-th message until it is acknowledged.
+// write sends a user's n-th message until it is acknowledged.
 func (w *talk) write(ctx context.Context, chat int, me *person, d *device, n int) {
 	w.calm.RLock()
 	defer w.calm.RUnlock()
@@ -258,7 +258,7 @@ func (w *talk) write(ctx context.Context, chat int, me *person, d *device, n int
 	call := api.SocketCall{Path: map[string]any{"chat": d.chat},
 		Body: api.Send{ClientID: key, Content: api.Content{Kind: api.MessageText, Text: text}}}
 	var sent api.Sent
-	for { // the same message however often it is sent
+	for { // the same message at every try
 		err := d.socket.Call(ctx, "chats.send", call, &sent)
 		if err == nil {
 			break
@@ -276,13 +276,13 @@ func (w *talk) write(ctx context.Context, chat int, me *person, d *device, n int
 	w.told[chat][text+key] = true
 	w.mu.Unlock()
 	w.answers.Add(1)
-	if n%3 == 0 { // whether they are taken or not
+	if n%3 == 0 { // the responses are ignored
 		_ = d.c.Mark(ctx, d.chat, api.MarkRequest{Read: max(1, sent.Seq-2)})
 		_, _ = d.c.React(ctx, d.chat, max(1, sent.Seq-1), "👍")
 	}
 }
 
-// more waits for answers, so that a harm meets messages under way.
+// more waits for responses, so that a failure meets messages in flight.
 func (w *talk) more(n int64) {
 	w.t.Helper()
 	from := w.answers.Load()
@@ -293,15 +293,14 @@ func (w *talk) pause(d time.Duration) {
 	time.Sleep(d + time.Duration(w.rng.Int64N(int64(200*time.Millisecond))))
 }
 
-// harm is something that happens to a deployment.
+// harm is a failure of a deployment.
 type harm struct {
 	what string
 	do   func()
 }
 
-// suffer inflicts harms while people write, and then those after which nobody writes any more:
-// nothing follows that would show a client that it is behind. before is called when messages
-// are still to come that the harm is about.
+// suffer inflicts harms while users write, and then the last harms, when no user writes any longer. No later event
+// would then show a client that it is behind. before is called while messages that the harm affects are still pending.
 func (w *talk) suffer(harms, last []harm, before, forget func()) {
 	w.t.Helper()
 	for range *soakFlag {
@@ -315,7 +314,7 @@ func (w *talk) suffer(harms, last []harm, before, forget func()) {
 	for _, h := range last {
 		w.t.Log(h.what + ", and nobody writes any more")
 		before()
-		w.pause(2 * time.Second) // until the node takes Redis for away
+		w.pause(2 * time.Second) // until the node considers Redis unavailable
 		w.more(40)
 		w.inCalm(func() {
 			h.do()
@@ -325,15 +324,15 @@ func (w *talk) suffer(harms, last []harm, before, forget func()) {
 	}
 }
 
-// inCalm calls fn while nobody writes.
+// inCalm calls fn while no user writes.
 func (w *talk) inCalm(fn func()) {
 	w.calm.Lock()
 	defer w.calm.Unlock()
 	fn()
 }
 
-// whole checks while nobody writes that each device has what was acknowledged, once, and in the same
-// order as the others.
+// whole checks that each device has all acknowledged messages, once, and in the same order as the others. No user
+// writes meanwhile.
 func (w *talk) whole() {
 	w.t.Helper()
 	for i, devices := range w.devices {
@@ -380,7 +379,7 @@ func chatsSeed() uint64 {
 	return rand.Uint64() >> 1
 }
 
-// chatNodes starts nodes of one deployment, by their addresses of Redis.
+// chatNodes starts the nodes of one deployment, by their addresses of Redis.
 func chatNodes(t *testing.T, sql string, redis ...string) (nodes []*node) {
 	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
 	for _, url := range redis {
@@ -389,10 +388,10 @@ func chatNodes(t *testing.T, sql string, redis ...string) (nodes []*node) {
 	return nodes
 }
 
-// TestChatsAreWholeWhateverIsKilled has couples and a group talk over sockets while nodes, Redis
-// and MariaDB are killed, stopped, emptied and cut off: at the end every message that was
-// acknowledged is on every device of all, once and in order, and nothing else is; lists,
-// unread and marks are what they are once computed anew.
+// TestChatsAreWholeWhateverIsKilled lets couples and a group write over sockets during failures: nodes, Redis and
+// MariaDB are killed, stopped, emptied and cut off. At the end, every acknowledged message is on every device of its
+// users, once and in order, and there is no other message. Lists, unread counts and marks equal those of a new
+// computation.
 func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
@@ -415,8 +414,8 @@ func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
 	}, cut, server.FlushAll)
 }
 
-// TestChatsAreWholeOnACluster does so with three nodes on a Redis Cluster: eleven processes, for which
-// make soak has the machine.
+// TestChatsAreWholeOnACluster is the same test with three nodes on a Redis Cluster. Its eleven processes need a whole
+// machine, so only make soak runs it.
 func TestChatsAreWholeOnACluster(t *testing.T) {
 	if *soakFlag < 2 {
 		t.Skip("-soak 2 runs it")
@@ -442,8 +441,7 @@ func TestChatsAreWholeOnACluster(t *testing.T) {
 	}, func() {}, forget)
 }
 
-// sameAsFresh compares what both nodes say of everybody's chats with what they say once Redis
-// has lost everything.
+// sameAsFresh compares what both nodes return about all chats before and after Redis loses all data.
 func sameAsFresh(t *testing.T, nodes []*node, people []*person, forget func()) {
 	t.Helper()
 	hc := &http.Client{}
@@ -483,7 +481,7 @@ func sameAsFresh(t *testing.T, nodes []*node, people []*person, forget func()) {
 	}
 }
 
-// bare is a message without the client id, which only its sender sees: who and what.
+// bare returns the sender and the text of a message, without the client id that only its sender sees.
 func bare(text string) string {
 	who, what, _ := strings.Cut(text, " ")
 	return who[max(0, len(who)-12):] + " " + what

@@ -10,9 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// An owner of a cluster of three is killed, with a board and a third of the users on
-// it, and comes back empty. Until then the cluster stands still, or, where it need
-// not have all slots, the other owners go on.
+// An owner in a cluster of three is killed, with a board and a third of the users, and restarts empty. Until then the
+// cluster stops. If it does not require all slots, the other owners continue.
 func TestAClusterWithoutReplicasLosesAnOwner(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t, 3, 0, "cluster-node-timeout 1000")
@@ -29,7 +28,7 @@ func TestAClusterWithoutReplicasLosesAnOwner(t *testing.T) {
 				victim := cluster.Owner("stoa:leaderboard:{streak}")
 				victim.Kill()
 				waitMissed(t, cluster, victim)
-				victim.Restart() // it knows its place in the cluster, and no data
+				victim.Restart() // it has its role in the cluster, but no data
 			})
 		}
 	}
@@ -50,8 +49,7 @@ func TestAClusterWithReplicasLosesAnOwner(t *testing.T) {
 	w.settleAll()
 }
 
-// clusterWorld is a world of two nodes, with people for some rounds, who lie on all
-// owners.
+// clusterWorld is a world of two nodes. Its users are enough for some rounds, and are spread over all owners.
 func clusterWorld(t *testing.T, cluster *redistest.ClusterSet, rounds int) *world {
 	t.Helper()
 	w := twoNodes(t, rounds*perRound*4, cluster.URL)
@@ -70,7 +68,7 @@ func onAllOwners(t *testing.T, cluster *redistest.ClusterSet, persons []*person,
 	}
 }
 
-// waitMissed waits until the others take an owner for dead.
+// waitMissed waits until the other owners consider an owner dead.
 func waitMissed(t *testing.T, cluster *redistest.ClusterSet, victim *redistest.Instance) {
 	t.Helper()
 	for _, i := range cluster.Masters {

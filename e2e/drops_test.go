@@ -9,13 +9,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// A drop that Redis did not take in time waits in SQL, and until it is done other
-// nodes may read what was before (docs/cache.md). A machine that stalls makes some
-// wait. So SQL notes for how long each one did, and reads of old values are excused
-// by that alone.
+// A drop that Redis did not receive in time waits in SQL. Until it is done, other nodes may return the old value
+// (docs/cache.md). A slow machine causes such drops. SQL therefore records how long each drop waited, and only that
+// excuses reads of old values.
 
-// noteDrops has SQL note, on MariaDB and MySQL, when drops wait, and judges the old
-// reads when the test ends.
+// noteDrops lets SQL record, on MariaDB and MySQL, when drops wait. It judges the old reads when the test ends.
 func (w *world) noteDrops() {
 	w.t.Helper()
 	const now = "CAST(1000 * UNIX_TIMESTAMP(SYSDATE(3)) AS SIGNED)"
@@ -31,14 +29,14 @@ func (w *world) noteDrops() {
 	w.t.Cleanup(w.judgeOld)
 }
 
-// An oldRead is one that a waiting drop of what has of in its key may excuse.
+// An oldRead is a read of an old value. A waiting drop whose key contains of may excuse it.
 type oldRead struct {
 	of           string
 	began, ended time.Time
 	complaint    string
 }
 
-// old keeps a complaint for judgeOld.
+// old records a complaint for judgeOld.
 func (w *world) old(of string, began time.Time, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +57,7 @@ func (w *world) judgeOld() {
 	for _, r := range w.oldReads {
 		excuse := false
 		for _, d := range waits {
-			// What was done is known to every node a moment later.
+			// After a drop is done, every node gets it within maxStale.
 			over := d.Until != nil && time.UnixMilli(*d.Until).Add(maxStale).Before(r.began)
 			excuse = excuse || strings.Contains(string(d.Payload), r.of) && time.UnixMilli(d.Since).Before(r.ended) && !over
 		}
@@ -72,7 +70,7 @@ func (w *world) judgeOld() {
 	w.t.Logf("%d drops waited for Redis, and %d reads of old values with them", len(waits), excused)
 }
 
-// quiet waits until every node is ready and nothing waits to be done.
+// quiet waits until every node is ready and no work is pending.
 func (w *world) quiet() {
 	w.t.Helper()
 	for _, n := range w.nodes {

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The example of docs/events.md is what people copy.
+// Readers copy the example of docs/events.md.
 func TestTheExampleForBrowsersHearsEvents(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/events.md")
@@ -33,7 +33,8 @@ func TestTheExampleForBrowsersHearsEvents(t *testing.T) {
 		listen(%q, "nobody", () => {}, undefined).catch((err) => (window.refused = err.message));
 	})()`, found[1], url, url)))
 	p.until("a refusal with a code", `window.refused === "auth.token_invalid"`)
-	// Until the stream stands an event may be missed: another check-in would bring none.
+	// An event may be lost before the stream is open. A repeated check-in would publish no event, so the test changes the
+	// name.
 	p.until("an event with its data", `(heard.length > 0 && heard[0].type === "account.updated" && heard[0].data.name.startsWith("Ada") && !("id" in heard[0])) ||
 		void fetch("/v1/me", {
 			method: "PATCH",
@@ -42,7 +43,7 @@ func TestTheExampleForBrowsersHearsEvents(t *testing.T) {
 		})`)
 }
 
-// The page asks where somebody stands, who checks in on another device before the answer comes.
+// The page requests a user's status. The user checks in on another device before the response.
 func TestAnOlderAnswerDoesNotTakeACheckInBack(t *testing.T) {
 	t.Parallel()
 	p := browse(t, serve(t)+"/")
@@ -62,7 +63,7 @@ func TestAnOlderAnswerDoesNotTakeACheckInBack(t *testing.T) {
 	}
 }
 
-// The page asks how many requests wait, and another comes before the answer.
+// The page requests the number of pending requests, and another request arrives before the response.
 func TestAnOlderAnswerDoesNotHideARequest(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--limits=false") + "/"
@@ -85,7 +86,7 @@ func TestAnOlderAnswerDoesNotHideARequest(t *testing.T) {
 	}
 }
 
-// Ada's check-in is on its way when she logs out in another tab, where Bob logs in.
+// Ada's check-in is in flight when she logs out in another tab, and Bob logs in there.
 func TestWhatOneUserWantedIsNotDoneInTheNameOfTheNext(t *testing.T) {
 	t.Parallel()
 	p, other := adaInTwoTabs(t)

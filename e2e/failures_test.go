@@ -17,12 +17,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// The failures of this file strike under load. After each one, with nobody
-// helping: every acknowledged check-in is in SQL, once; statuses, calendars and
-// boards are those that follow from SQL, on every node; and nobody was refused
-// because of Redis. See [world.round].
+// The failures of this file happen under load. After each one, without help, every acknowledged check-in is in SQL,
+// once. Statuses, calendars and boards equal those computed from SQL, on every node. No request was refused because of
+// Redis. See [world.round].
 
-// Nodes are killed, some of them after the commit and before Redis knows of it.
+// Nodes are killed, some of them between the commit and the update of Redis.
 func TestNodesAreKilled(t *testing.T) {
 	t.Parallel()
 	kills := 2 * *soakFlag
@@ -50,8 +49,7 @@ func TestNodesAreKilled(t *testing.T) {
 	w.settleAll()
 }
 
-// killBetweenStages kills a node that has committed and from which nothing has
-// come through to Redis since.
+// killBetweenStages kills a node that has committed, and has sent nothing to Redis since.
 func (w *world) killBetweenStages(n *node, proxy *wire) {
 	w.t.Helper()
 	w.calm.Lock()
@@ -76,8 +74,7 @@ func (w *world) count() (n int) {
 	return n
 }
 
-// The only node, as it is shipped: SQLite, and a Redis of its own that is empty
-// after each start.
+// The only node with default settings: SQLite, and an embedded Redis that is empty after each start.
 func TestTheOnlyNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,9 +91,9 @@ func TestTheOnlyNodeIsKilled(t *testing.T) {
 	w.settleAll()
 }
 
-// Redis is killed and comes back with nothing, with what its log has, and with what
-// a power cut leaves of that. It is emptied. And it stands still for a moment and
-// loses nothing: only the nodes know what it missed meanwhile.
+// Redis is killed and restarts with no data, with the data of its log, and with the part of the log that a power cut
+// leaves. It is also emptied. It is also suspended for a moment without data loss: only the nodes have the writes that
+// it missed.
 func TestRedisIsKilledEmptiedAndStandsStill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -120,7 +117,7 @@ func TestRedisIsKilledEmptiedAndStandsStill(t *testing.T) {
 			w.moment(2 * time.Second)
 			server.Resume()
 		})
-		server.Settings() // the next kill leaves nothing again
+		server.Settings() // the next kill leaves no data again
 	}
 	w.settleAll()
 }
@@ -148,8 +145,8 @@ func shorten(t *testing.T, dir string, by int64) {
 	}
 }
 
-// Redis is away for half a minute: at first it only stands still, with its
-// connections open, then it is dead. "make soak" plays it.
+// Redis is unavailable for half a minute. At first it is suspended with open connections, then it is dead. "make soak"
+// runs it.
 func TestRedisIsAwayForLong(t *testing.T) {
 	if *soakFlag == 1 {
 		t.Skip("half a minute of waiting is for make soak")
@@ -171,7 +168,7 @@ func TestRedisIsAwayForLong(t *testing.T) {
 	w.settleAll()
 }
 
-// The master dies, and what it had not passed on to its replica with it.
+// The master dies, and its writes that the replica does not have are lost.
 func TestSentinelsPromoteAReplica(t *testing.T) {
 	t.Parallel()
 	set := redistest.Sentinel(t)
@@ -186,8 +183,7 @@ func TestSentinelsPromoteAReplica(t *testing.T) {
 	w.settleAll()
 }
 
-// MariaDB is killed: who is not acknowledged gets a clear refusal, and reads go
-// on from Redis.
+// MariaDB is killed. Requests without acknowledgement get a clear refusal, and reads continue from Redis.
 func TestTheDatabaseIsKilled(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
@@ -203,11 +199,11 @@ func TestTheDatabaseIsKilled(t *testing.T) {
 	for _, n := range w.nodes {
 		waitReady(t, w.hc, n)
 	}
-	// Nothing is under way, so that Redis has everything: who is known needs no SQL.
+	// No writes are in flight, so Redis is complete: known users need no SQL.
 	w.sqlDies.Store(true)
 	maria.Kill9(t)
 	for i, p := range known {
-		// A node that Redis was slow to answer asks SQL until it has looked at Redis again.
+		// After a slow response of Redis, a node reads from SQL until it has rechecked Redis.
 		eventually.True(t, p.id+" to read without SQL", func() bool { return w.readOn(w.nodes[i%2], p) == answered })
 	}
 	maria.Restart(t)
@@ -224,7 +220,7 @@ func TestTheDatabaseIsKilled(t *testing.T) {
 			maria.Restart(t)
 		})
 	}
-	// Standing still is not dying: callers wait.
+	// A suspended database is not a dead one: callers wait.
 	w.round("the database stands still", func() {
 		maria.Pause(t)
 		time.Sleep(3 * time.Second)
@@ -236,8 +232,8 @@ func TestTheDatabaseIsKilled(t *testing.T) {
 	}
 }
 
-// readWithoutSQL reads the status of some who are acknowledged. Nobody need be answered:
-// what Redis missed just before cannot be looked up.
+// readWithoutSQL reads the status of some acknowledged users. A read may fail, because a write that Redis missed just
+// before cannot be loaded.
 func (w *world) readWithoutSQL() {
 	w.t.Helper()
 	asked := 0
@@ -252,7 +248,7 @@ func (w *world) readWithoutSQL() {
 	}
 }
 
-// readOn reads the status of a person whose check-in was answered.
+// readOn reads the status of a user whose check-in was acknowledged.
 func (w *world) readOn(n *node, p *person) outcome {
 	w.t.Helper()
 	var got api.CheckinStatus
@@ -263,8 +259,7 @@ func (w *world) readOn(n *node, p *person) outcome {
 	return out
 }
 
-// One user taps 64 times at once, on two nodes: one of them is the first. So it
-// is while Redis stands still.
+// One user taps 64 times at once, on two nodes: exactly one tap is the first. This also holds while Redis is suspended.
 func TestOneUserTapsManyTimesAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

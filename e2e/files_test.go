@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// struck is a file of which something happens when a byte of it is sent.
+// struck is a file that calls a function when one of its bytes is sent.
 type struck struct {
 	*bytes.Reader
 	at     int64
@@ -34,7 +34,7 @@ func (s *struck) ReadAt(b []byte, at int64) (int, error) {
 	return s.Reader.ReadAt(b, at)
 }
 
-// filesWorld is two nodes that share everything and two people who know each other by their ids.
+// filesWorld is two nodes that share everything, and two users with each other's ids.
 type filesWorld struct {
 	t      *testing.T
 	maria  *sqldbtest.Instance
@@ -42,10 +42,10 @@ type filesWorld struct {
 	hc     *http.Client
 	nodes  []*node
 	people []api.Tokens
-	folder string // of the files
+	folder string // folder of the files
 }
 
-// at is one of the people at one of the nodes.
+// at returns the client of a user at a node.
 func (w *filesWorld) at(node, who int) *client.Client {
 	w.t.Helper()
 	c, err := client.New(w.nodes[node].URL(), client.WithTokens(w.people[who]))
@@ -95,8 +95,8 @@ func newFilesWorld(t *testing.T) *filesWorld {
 	return &filesWorld{t: t, maria: maria, redis: server, hc: hc, nodes: nodes, people: people, folder: folder}
 }
 
-// The node that takes an upload is killed in the middle of it, then Redis, then SQL: the
-// upload goes on from what was stored, nothing is stored twice, and the file is whole.
+// The node of an upload is killed in the middle of it, then Redis, then SQL. The upload resumes from the stored offset.
+// No part is stored twice, and the file is complete.
 func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
 	t.Parallel()
 	w := newFilesWorld(t)
@@ -133,7 +133,7 @@ func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
 		t.Fatalf("with Redis killed: %v", err)
 	}
 
-	// Another file, under which SQL dies.
+	// Another file, during which SQL is killed.
 	offered, err = at(1, 0).OfferFile(ctx, api.TransferOffer{To: people[1].User.ID, Name: "file", Size: int64(len(data))})
 	if err != nil {
 		t.Fatal(err)
@@ -170,8 +170,9 @@ func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
 	}
 }
 
-// The node is killed in the middle of the upload of a message's file; SQL between the upload and the message; the node
-// that stores the message right after it has. The message has the whole file, once, and its recall leaves nothing.
+// The node is killed in the middle of the upload of a message's file, and SQL between the upload and the message. The
+// node that stores the message is killed right after it. The message has the complete file, once, and its recall leaves
+// nothing.
 func TestAMessageWithAFileOutlivesANodeAndSQL(t *testing.T) {
 	t.Parallel()
 	w := newFilesWorld(t)
@@ -233,7 +234,8 @@ func TestAMessageWithAFileOutlivesANodeAndSQL(t *testing.T) {
 	if got := counts(); got[0] != 1 || got[1] != 0 {
 		t.Errorf("after the recall messages, files and bytes are %d", got)
 	}
-	// The recall does not wait for the storage. What is left there is what the killed node was writing, which the sweep removes hours later.
+	// The recall does not wait for the storage. The parts that the killed node was writing remain. The sweep removes them
+	// hours later.
 	eventually.True(t, "the file to be removed", func() bool {
 		parts, err := filepath.Glob(filepath.Join(w.folder, "*", "*"))
 		return err == nil && len(parts) <= 2 && counts()[2] == 0

@@ -21,7 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// group makes a group of the user's and friends of theirs; it returns its id.
+// group creates a group of the user and friends, and returns its id.
 func (p *tab) group(name string, members ...*tab) string {
 	p.t.Helper()
 	ids := make([]string, len(members))
@@ -38,13 +38,13 @@ func (p *tab) group(name string, members ...*tab) string {
 	return id
 }
 
-// happens waits until the last line of the open chat that tells what has happened to the group is this one.
+// happens waits until the last system message of the open chat has this text.
 func (p *tab) happens(sentence string) {
 	p.t.Helper()
 	p.until(sentence, fmt.Sprintf(`[...document.querySelectorAll(".happening")].at(-1)?.textContent.startsWith(%q)`, sentence))
 }
 
-// doesTo opens the menu of a member in the panel of the open group and presses what is called so.
+// doesTo opens the menu of a member in the panel of the open group and presses the named entries.
 func (p *tab) doesTo(name string, doings ...string) {
 	p.t.Helper()
 	p.button("What to do with " + name)
@@ -53,7 +53,7 @@ func (p *tab) doesTo(name string, doings ...string) {
 	}
 }
 
-// Three people live through what a group can go through, in three browsers.
+// Three users use all functions of a group, in three browsers.
 func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	t.Parallel()
 	url := serve(t)
@@ -79,7 +79,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	bob.click(".chat-row")
 	bob.happens("Ada made the group Rowing with you.")
 
-	// Eve comes by a link, which she opened before she had an account.
+	// Eve joins by a link that she opened before she had an account.
 	ada.button("About this group")
 	ada.until("the composer beside the panel", `(({ x, y, width, height }) => document.elementFromPoint(x + width / 2, y + height / 2))(document.querySelector(".composer .send").getBoundingClientRect())?.closest(".send") != null`)
 	ada.button("Links into the group")
@@ -101,14 +101,15 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	ada.until("three members", `document.querySelectorAll(".members li").length === 3`)
 	bob.says(".room-who .muted", "3 members")
 
-	// Nobody is offered what their role does not allow.
+	// The page offers only actions that the user's role allows.
 	eve.button("About this group")
 	eve.until("her own doings", `[...document.querySelectorAll(".doing > span")].map((s) => s.textContent).join() === "Invite friends,Links into the group,Card of the group,For me"`)
 	eve.button("What to do with Bob")
 	eve.until("no verbs over others", `[...document.querySelectorAll("[role=menuitem]")].map((s) => s.textContent).join() === "Write to them"`)
 	eve.key(kb.Escape)
 
-	// A mention is chosen from a list, by keys; it stands out for whom it means, and marks the chat in their list.
+	// A mention is chosen from a list by keys. It is highlighted for the mentioned user, and marks the chat in the user's
+	// list.
 	eve.visit("#/chats")
 	ada.button("Back to the chat")
 	ada.typ("[name=message]", "Are you there, @")
@@ -138,7 +139,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 		return strings.Contains(said, "2 members have read this message.")
 	})
 
-	// Muted, the composer says why; at once, and until when.
+	// The composer of a muted member shows the reason and the end at once.
 	eve.write("I am")
 	bob.hears("Are you there, @Eve", "I am")
 	ada.button("About this group")
@@ -156,7 +157,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	ada.press("[name=mute_all]")
 	bob.lacks(".silence")
 
-	// An announcement stands above the chat until it has been read.
+	// An announcement is shown above the chat until it is read.
 	ada.button("Announce something")
 	ada.typ("[name=announcement]", "We begin at eight.")
 	ada.button("Publish")
@@ -170,7 +171,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	ada.button("About this group")
 	ada.says(".panel", "Read by 2 of 3.")
 
-	// An admin pins, and takes back what a member wrote, but nothing of the owner's.
+	// An admin pins, and recalls a message of a member but not of the owner.
 	ada.doesTo("Bob", "Make admin")
 	bob.happens("Ada made you admin.")
 	bob.until("the verb of an admin", `(document.querySelector('[data-seq="3"] .more').click(), [...document.querySelectorAll("[role=menuitem]")].some((i) => i.textContent === "Pin for all"))`)
@@ -182,7 +183,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	bob.does(4, "Take back for everybody", "Yes, recall it")
 	eve.says(`[data-seq="4"] .said`, "This message was recalled.")
 
-	// Removed, Eve finds the chat gone and asks to be let in again.
+	// After the removal, Eve sees that the chat is gone and requests to join again.
 	ada.button("Settings of the group")
 	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		const joins = document.querySelector("[name=joins]");
@@ -217,7 +218,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	eve.click(".door a")
 	eve.happens("Ada added you.")
 
-	// Banned, she cannot come in again by the link, and is told so.
+	// After the ban, she cannot join by the link, and the page explains it.
 	ada.doesTo("Eve", "Remove and ban", "Yes, ban them")
 	eve.says(".banner", "cannot join it again")
 	_, hash, _ = strings.Cut(link, "#")
@@ -229,7 +230,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	ada.says("dialog", "Nobody is banned.")
 	ada.button("Close")
 
-	// The owner hands over, and leaves; the new one dissolves the group.
+	// The owner transfers the group and leaves; the new owner dissolves it.
 	ada.doesTo("Bob", "Hand the group over", "Yes, Bob is the owner then")
 	bob.happens("Ada handed the group over to you.")
 	ada.button("Leave the group")
@@ -243,7 +244,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	bob.lacks(".chat-row")
 }
 
-// A group's chat, its panel and its dialogs can be read in light and in dark, and fit a phone and a desk.
+// A group's chat, its panel and its dialogs are legible in light and in dark, and fit a phone and a desktop.
 func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
 	t.Parallel()
 	url := serve(t)
@@ -289,7 +290,7 @@ func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
 		ada.lacks("dialog")
 	}
 
-	// Escape leads out of the panel to what opened it; a window of the size of a phone has it alone.
+	// Escape leaves the panel and returns to its button. On a window of the size of a phone, the panel is the only view.
 	ada.do(chromedp.EmulateViewport(360, 800))
 	ada.do(chromedp.Focus(chromedp.CSS(".panel h2")))
 	ada.key(kb.Escape)
@@ -307,11 +308,11 @@ func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
 	ada.legible("the door")
 }
 
-// Messages and requests are notified of while nobody looks at the page, where that is wanted.
+// If the user wants it, the page shows notifications of messages and requests while it is hidden.
 func TestTheBrowserNotifiesWhileNobodyLooks(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
-	// A browser without a window notifies nobody: what the page asks of it is kept.
+	// A headless browser shows no notifications: the test records the page's calls.
 	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		window.notified = [];
 		window.Notification = class {
@@ -381,7 +382,7 @@ func TestAGroupHasAPictureAndACardInTheBrowser(t *testing.T) {
 	eve.says("main", "an invitation to a group")
 }
 
-// Of a group so large that the page has not read all its members, the server finds them.
+// The server finds members of a group that is too large for the page to load all of them.
 func TestMembersOfALargeGroupAreFoundInTheBrowser(t *testing.T) {
 	t.Parallel()
 	file := "sqlite:" + filepath.Join(t.TempDir(), "stoa.db")
@@ -413,7 +414,8 @@ func TestMembersOfALargeGroupAreFoundInTheBrowser(t *testing.T) {
 	p.says(".panel [role=status]:not([hidden])", "No member")
 }
 
-// slowsReplies has the page keep the next reply to a call over its socket that has the text window.slowReply, until window.late is called.
+// slowsReplies is JavaScript that delays the next socket reply whose call contains the text window.slowReply, until
+// window.late is called.
 const slowsReplies = `(() => {
 	const Real = WebSocket;
 	window.slowReply = "";
@@ -428,7 +430,7 @@ const slowsReplies = `(() => {
 	};
 })()`
 
-// The clock of an admin's device is slow by three hours.
+// The clock of an admin's device is three hours slow.
 func TestWhoIsMutedForAnHourIsMutedByTheServersClock(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
@@ -449,7 +451,7 @@ func TestWhoIsMutedForAnHourIsMutedByTheServersClock(t *testing.T) {
 	ada.says(".members [data-user='"+bob.id()+"']", "muted")
 }
 
-// A group's chat is opened while the line is down: its pinned message and its members are there when it is back.
+// A group's chat is opened while the line is cut. Its pinned message and its members appear when the line works again.
 func TestAGroupThatIsOpenedWithoutALineIsWholeLater(t *testing.T) {
 	t.Parallel()
 	ada, bob, line := twoFriends(t, "--limits=false")
@@ -464,12 +466,12 @@ func TestAGroupThatIsOpenedWithoutALineIsWholeLater(t *testing.T) {
 	line.mend()
 	bob.says(".strip.pins", "At eight.")
 	bob.typ("[name=message]", "@")
-	// The list is made when something is typed, and the members may come after that.
+	// The list appears when the user types, and the members may be loaded later.
 	bob.until("Ada among the members", `document.querySelector("[name=message]").dispatchEvent(new Event("input")) &&
 		document.querySelector(".mention-list").textContent.includes("Ada")`)
 }
 
-// The page asks how things stand in a group, and they change before the answer comes.
+// The page requests the state of a group, and the state changes before the response.
 func TestAGroupIsShownAsItWasChangedLast(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
@@ -479,13 +481,13 @@ func TestAGroupIsShownAsItWasChangedLast(t *testing.T) {
 		}
 		p.do(chromedp.Reload())
 	}
-	// stays expects of a page that an element says something before the late reply and after it.
+	// stays checks that an element of a page has a text before the late reply and after it.
 	stays := func(p *tab, group, css, want string) {
 		t.Helper()
 		p.says(css, want)
 		p.do(chromedp.Evaluate[chromedp.Void](`late()`))
 		ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"Do you see it?"}`)
-		p.says(".stream", "Do you see it?") // which was drawn with it
+		p.says(".stream", "Do you see it?") // drawn together with it
 		if got := p.text(css); !strings.Contains(got, want) {
 			t.Errorf("%s says %q, want %q", css, got, want)
 		}

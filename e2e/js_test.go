@@ -24,7 +24,7 @@ func TestTheJavaScriptClient(t *testing.T) {
 	npm(t, "test")
 }
 
-// jsPackages is held while npm installs what the JavaScript client needs.
+// jsPackages is locked while npm installs the packages of the JavaScript client.
 var jsPackages sync.Mutex
 
 // cannotRunJS returns why this machine cannot run the JavaScript client, or "".
@@ -48,7 +48,7 @@ func installJS(t *testing.T) {
 	}
 }
 
-// jsFolder returns a folder that has the packages of the JavaScript client for Node.
+// jsFolder returns a folder with the packages of the JavaScript client for Node.
 func jsFolder(t *testing.T) string {
 	t.Helper()
 	installJS(t)
@@ -73,7 +73,7 @@ func npm(t *testing.T, args ...string) {
 	}
 }
 
-// olderThan reports whether a file is not there, or was written before another.
+// olderThan reports whether a file does not exist or is older than the other file.
 func olderThan(file, other string) bool {
 	a, err := os.Stat(file)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// fits fails where the page is wider than the window, on a phone and on a desk.
+// fits fails if the page is wider than the window, on a phone or on a desktop.
 func (p *tab) fits(view string) {
 	p.t.Helper()
 	for _, width := range []int64{390, 1280} {
@@ -34,7 +34,7 @@ func TestThePageSpeaksChinese(t *testing.T) {
 	p.until("the language of the document", `document.documentElement.lang === "zh-CN"`)
 	p.fits("the start")
 
-	// What the server says is Chinese too.
+	// The server's texts are also Chinese.
 	p.typ("[name=email]", "ada@example.com")
 	p.click("form .primary")
 	p.useCode()
@@ -49,7 +49,7 @@ func TestThePageSpeaksChinese(t *testing.T) {
 	p.says(".fault", "验证码：错误")
 	p.fill("[name=code]", code)
 
-	// A zone is typed, by its city alone.
+	// The user types a zone by its city only.
 	p.fill("[name=zone]", "nowhere")
 	p.until("a zone that is none", `!document.querySelector("[name=zone]").dispatchEvent(new Event("input")) || !document.querySelector("[name=zone]").checkValidity()`)
 	p.fill("[name=zone]", "kolkata")
@@ -77,13 +77,13 @@ func TestThePageSpeaksChinese(t *testing.T) {
 	}
 	p.visit("#/")
 
-	// And the way back.
+	// The way back.
 	p.tabTo("English")
 	p.key(kb.Enter)
 	p.says("nav", "Log out")
 }
 
-// Whoever opens the page while the server is away is told so, and can ask again.
+// A page that is opened while the server is unavailable shows that, and the user can retry.
 func TestPage_FollowsSignInByTheApp(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--accounts-sign-in", "jwt", "--jwt-secret", strings.Repeat("s", 32), "--jwt-issuer", "https://app.example.org", "--jwt-audience", "stoa", "--jwt-algorithms", "HS256")
@@ -116,7 +116,7 @@ func TestAServerThatIsAwayIsSeenAndAskedAgain(t *testing.T) {
 	p.button("Try again")
 	p.says("[aria-labelledby=list-title]", "Nobody yet")
 
-	// The dot is green only while the stream stands.
+	// The dot is green only while the stream is open.
 	p.do(chromedp.Evaluate[chromedp.Void](`void (document.querySelector(".live").dataset.state = "connecting")`))
 	p.until("another colour", fmt.Sprintf(`getComputedStyle(document.querySelector(".live"), "::before").backgroundColor !== %q`, green))
 }
@@ -139,7 +139,8 @@ func TestADemoIsAliveAtFirstSight(t *testing.T) {
 	p.says("[data-streak]", "11")
 	p.until("ten on the board", `document.querySelectorAll("[data-board=streak] li[data-user]").length >= 10`)
 
-	// A board on which nobody has a name is asked for again soon. What the page asks every minute it does not ask while nobody looks.
+	// A board without names is requested again soon. While the page is hidden, it sends none of the requests that it
+	// otherwise repeats every minute.
 	p.do(chromedp.Evaluate[chromedp.Void](`((real) => {
 		Object.defineProperty(document, "visibilityState", { value: "hidden", configurable: true });
 		window.fetch = async (url, init) => {
@@ -156,7 +157,7 @@ func TestADemoIsAliveAtFirstSight(t *testing.T) {
 	p.visit("#/friends")
 	p.says("[data-list=friends]", "days in a row")
 
-	// Some have written, in two languages; what they have written is as if it had been sent.
+	// Some users of the demo have written, in two languages, and the page shows the messages as if they had been sent.
 	p.says("[data-unread-chats]", "5")
 	p.visit("#/chats")
 	p.until("the chats, the pinned one first", `((rows) => rows.length === 7 && rows[0].querySelector(".chat-name").textContent === "明远")([...document.querySelectorAll(".chat-list .chat-row")].filter((row) => !row.textContent.includes("offers you")))`)
@@ -183,7 +184,7 @@ func TestADemoIsAliveAtFirstSight(t *testing.T) {
 	}
 }
 
-// picture writes what the window shows.
+// picture stores a screenshot of the window.
 func (p *tab) picture(name string) {
 	p.t.Helper()
 	png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())

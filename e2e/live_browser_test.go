@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// exchange is WHIP and WHEP in a browser: the offer goes out without candidates being waited for.
+// exchange is WHIP and WHEP in a browser: the offer is sent without waiting for candidates.
 const exchange = `
 	window.exchange = async (pc, path, key) => {
 		await pc.setLocalDescription();
@@ -20,7 +20,7 @@ const exchange = `
 		await pc.setRemoteDescription({type: "answer", sdp: await resp.text()});
 	};`
 
-// A browser publishes what is painted on a canvas, and another one sees it; so does one that comes late.
+// A browser publishes the picture of a canvas, and another browser shows it. A late viewer sees it as well.
 func TestABrowserPublishesAndBrowsersWatch(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--dev=true", "--live-udp", "127.0.0.1:0")

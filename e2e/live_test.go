@@ -15,8 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// The node to which a stream is published is killed with kill -9. Its viewers at another node are sent away, the stream is off the air
-// once the lease has run out, and never are there two publishers.
+// The node of a publisher is killed with kill -9. Its viewers at another node are disconnected, the stream ends when
+// the lease expires, and there are never two publishers.
 func TestAPublishersNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redistest.Server(t).URL, "--dev=true", "--live-udp", "127.0.0.1:0"}
@@ -83,7 +83,7 @@ func TestAPublishersNodeIsKilled(t *testing.T) {
 	watch(first)
 }
 
-// status is that of a refusal; 0 for none.
+// status returns the status of a refusal, or 0 if there is none.
 func status(err error) int {
 	if refused, ok := errors.AsType[*livetest.Refused](err); ok {
 		return refused.Status
@@ -91,7 +91,7 @@ func status(err error) int {
 	return 0
 }
 
-// register opens an account at a server under development.
+// register creates an account at a development server.
 func register(t *testing.T, url, email string) *client.Client {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A picture and a file go into a group's chat from its field, and a notice tells who has come into the group.
+// A picture and a file are sent to a group's chat from its field. A system message reports a new member of the group.
 func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -67,7 +67,7 @@ func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
 	bob.legible("a chat with pictures")
 }
 
-// Two people use one browser, one after the other: each sees the pictures of their own chats.
+// Two users use one browser, one after the other: each sees the pictures of their own chats.
 func TestWhoLogsInNextSeesTheirOwnPictures(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
@@ -102,7 +102,7 @@ func TestWhoLogsInNextSeesTheirOwnPictures(t *testing.T) {
 	bob.until("Carol's picture", shown(`img.naturalWidth < img.naturalHeight`))
 }
 
-// A voice message is recorded from a microphone that the browser makes up, and played by whoever gets it.
+// A voice message is recorded from the browser's fake microphone, and its receiver plays it.
 func TestAVoiceMessageIsSentInTheBrowser(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -121,8 +121,8 @@ func TestAVoiceMessageIsSentInTheBrowser(t *testing.T) {
 	bob.until("the sound", `heard > 0`)
 }
 
-// The microphone is there only after the chat was left: nothing is recorded that nobody sees. A second tap while the
-// browser asks begins no second recording.
+// The microphone is ready only after the user has left the chat: the page records nothing in the background. A second
+// tap while the browser asks starts no second recording.
 func TestARecordingBeginsInNoChatThatWasLeft(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -154,7 +154,7 @@ func TestARecordingBeginsInNoChatThatWasLeft(t *testing.T) {
 	ada.says(".recorder", "Recording")
 }
 
-// A voice message whose link could not be had, and one whose link has ended, are played at the next tap.
+// A voice message is played at the next tap if its link could not be loaded, or has expired.
 func TestAVoiceMessageIsPlayedAfterAFailure(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -176,7 +176,7 @@ func TestAVoiceMessageIsPlayedAfterAFailure(t *testing.T) {
 	bob.until("the sound", `heard > 0 && document.querySelector(".theirs .fault").textContent === ""`)
 }
 
-// The lines about an image in the client's README, in a page of another origin.
+// The example about an image in the client's README, in a page of another origin.
 func TestAnAppOfAnotherOriginShowsAPicture(t *testing.T) {
 	t.Parallel()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

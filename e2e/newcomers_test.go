@@ -17,21 +17,21 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// newcomers open accounts, log in, refresh and log out while everything is killed.
+// newcomers register, log in, refresh and log out while everything is killed.
 type newcomers struct {
 	*people
 	all []*newcomer
 }
 
-// newcomer is what was acknowledged of one who came.
+// newcomer has the acknowledged actions of a newcomer.
 type newcomer struct {
 	email, password string
 	id              string
 	in              []api.Tokens
-	out             []*person // devices that were logged out
+	out             []*person // logged-out devices
 }
 
-// What newcomers do, counted where people count their deeds.
+// The actions of newcomers, counted like those of people.
 const (
 	registers = iota
 	logsIn
@@ -39,9 +39,8 @@ const (
 	logsOut
 )
 
-// A token that was handed out is good on both nodes at once, whatever is killed
-// between; one that was given back is refused within maxStale. Who is not told what
-// became of a request asks again, and is told the same.
+// A new token is valid on both nodes at once, with any failure in between. A token of a logged-out device is refused
+// within maxStale. A retry of a request with an unknown outcome gets the same response.
 func TestNobodyIsLoggedOutByAFailure(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
@@ -62,7 +61,7 @@ func TestNobodyIsLoggedOutByAFailure(t *testing.T) {
 	w.told(stop, "registered", "logged in", "refreshed", "logged out")
 }
 
-// step does one thing that somebody can do, and keeps what was told of it.
+// step does one possible action of a user, and records its response.
 func (w *newcomers) step(rng *rand.Rand, one *newcomer) {
 	if len(one.in) == 0 {
 		w.enter(rng, one)
@@ -74,14 +73,14 @@ func (w *newcomers) step(rng *rand.Rand, one *newcomer) {
 		w.logIn(rng, one)
 	case n < 65:
 		w.refresh(rng, one, i)
-	case n < 75 || len(one.in) > 15: // far from as many as one may have
+	case n < 75 || len(one.in) > 15: // far below the maximum of a user
 		w.logOut(rng, one, i)
 	default:
 		w.letIn(one.in[i])
 	}
 }
 
-// enter opens an account, or finds that it did so before.
+// enter creates an account, or finds that an earlier try did.
 func (w *newcomers) enter(rng *rand.Rand, one *newcomer) {
 	if one.id != "" {
 		w.logIn(rng, one)
@@ -89,7 +88,7 @@ func (w *newcomers) enter(rng *rand.Rand, one *newcomer) {
 	}
 	known := map[string]bool{}
 	for unsure := false; w.t.Context().Err() == nil && !w.over.Load(); {
-		if unsure { // the last try may have done it
+		if unsure { // the last try may have succeeded
 			if status, text, out := w.post(rng, "/v1/auth/login", api.LoginRequest{Email: one.email, Password: one.password}); out == answered && status == http.StatusOK {
 				w.entered(one, text)
 				return
@@ -119,7 +118,7 @@ func (w *newcomers) enter(rng *rand.Rand, one *newcomer) {
 			w.entered(one, text)
 			return
 		case unsure && status == http.StatusConflict:
-		case strings.Contains(string(text), "auth.code_wrong"): // a mail that was late
+		case strings.Contains(string(text), "auth.code_wrong"): // a mail came late
 		default:
 			w.bad("%s registers: %d %s", one.email, status, text)
 			return
@@ -127,7 +126,7 @@ func (w *newcomers) enter(rng *rand.Rand, one *newcomer) {
 	}
 }
 
-// mailed waits a moment for a code that is not known; it is "" if none comes.
+// mailed waits a moment for a new code. It returns "" if none arrives.
 func (w *newcomers) mailed(email string, known map[string]bool) string {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		_, text, out := w.exchange(w.nodes[0], http.MethodGet, "/dev/mail.json?to="+url.QueryEscape(email), &person{}, "")
@@ -135,7 +134,7 @@ func (w *newcomers) mailed(email string, known map[string]bool) string {
 		if out != answered || json.Unmarshal(text, &mails) != nil {
 			continue
 		}
-		for _, m := range mails { // the newest first
+		for _, m := range mails { // newest first
 			if m.Code != "" && !known[m.Code] {
 				return m.Code
 			}
@@ -182,7 +181,7 @@ func (w *newcomers) logOut(rng *rand.Rand, one *newcomer, i int) {
 	if len(one.in) == 1 {
 		return
 	}
-	gone, stays := one.in[i], one.in[(i+1+rng.IntN(len(one.in)-1))%len(one.in)] // who is out could not ask again
+	gone, stays := one.in[i], one.in[(i+1+rng.IntN(len(one.in)-1))%len(one.in)] // a logged-out device could not retry
 	asks := &person{id: one.id, token: stays.AccessToken}
 	w.do(rng, logsOut, asks, http.MethodDelete, "/v1/sessions/"+gone.Device, "", "session.unknown")
 	one.in = slices.Delete(one.in, i, i+1)
@@ -191,8 +190,8 @@ func (w *newcomers) logOut(rng *rand.Rand, one *newcomer, i int) {
 	w.refuse(one.out[len(one.out)-1])
 }
 
-// refresh trades a token in. The same token again brings the same pair, for as long as
-// docs/people/sessions.md promises; later it has to be taken for stolen.
+// refresh exchanges a refresh token. The same token returns the same pair again, as long as docs/people/sessions.md
+// promises. Later the server must consider it stolen.
 func (w *newcomers) refresh(rng *rand.Rand, one *newcomer, i int) {
 	for began := time.Now(); w.t.Context().Err() == nil; {
 		status, text, out := w.post(rng, "/v1/auth/refresh", api.RefreshRequest{RefreshToken: one.in[i].RefreshToken})
@@ -214,7 +213,7 @@ func (w *newcomers) refresh(rng *rand.Rand, one *newcomer, i int) {
 	}
 }
 
-// letIn sees that both nodes take a token.
+// letIn checks that both nodes accept a token.
 func (w *newcomers) letIn(t api.Tokens) {
 	for i, n := range w.nodes {
 		if status, text, out := w.exchange(n, http.MethodGet, "/v1/me", &person{id: t.User.ID, token: t.AccessToken}, ""); out == answered && status != http.StatusOK {
@@ -223,7 +222,7 @@ func (w *newcomers) letIn(t api.Tokens) {
 	}
 }
 
-// post asks some node.
+// post sends a request to a random node.
 func (w *newcomers) post(rng *rand.Rand, path string, body any) (status int, text []byte, _ outcome) {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -237,8 +236,8 @@ func (w *newcomers) post(rng *rand.Rand, path string, body any) (status int, tex
 	return status, text, out
 }
 
-// look compares what the nodes say of somebody, and what SQL has, with what was
-// acknowledged. A log-in of which nobody heard leaves a device.
+// look compares what the nodes return about a user, and the rows of SQL, with the acknowledged actions. A log-in
+// without a response leaves a device.
 func (w *newcomers) look(one *newcomer) {
 	if one.id == "" {
 		return

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// node is one "stoa serve", which a test may kill and start again.
+// node is one "stoa serve" process that a test may kill and start again.
 type node struct {
 	t    *testing.T
 	args []string
@@ -27,9 +27,8 @@ type node struct {
 	killed bool
 }
 
-// serve runs "stoa serve" on a free port with a data folder of its own until the
-// test ends, and returns its address, "http://127.0.0.1:PORT". The test fails
-// when it does not drain and exit 0 on SIGTERM.
+// serve runs "stoa serve" on a free port with its own data folder until the test ends. It returns its address,
+// "http://127.0.0.1:PORT". The test fails if the server does not drain and exit 0 on SIGTERM.
 func serve(t *testing.T, args ...string) string {
 	t.Helper()
 	return newNode(t, nil, args...).URL()
@@ -51,17 +50,17 @@ func newNode(t *testing.T, env []string, args ...string) *node {
 	return n
 }
 
-// Start starts the node, and returns when it says that it is ready.
+// Start starts the node, and returns when the node prints that it is ready.
 func (n *node) Start() {
 	n.t.Helper()
 	cmd := exec.Command(stoaBinary(n.t), n.args...)
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "STOA_") { // a developer's settings are not the test's
+		if !strings.HasPrefix(kv, "STOA_") { // a developer's settings must not change the test
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
 	cmd.Env = append(cmd.Env, n.env...)
-	cmd.Dir = n.t.TempDir() // nor is a stoa.toml that lies about
+	cmd.Dir = n.t.TempDir() // without any stoa.toml
 	cmd.Stderr = writer{n}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -79,7 +78,7 @@ func (n *node) Start() {
 				ready <- addr
 			}
 		}
-		err := cmd.Wait() // only now: it closes the pipe
+		err := cmd.Wait() // after the reader, because it closes the pipe
 		n.mu.Lock()
 		if err != nil && !n.killed {
 			n.t.Errorf("stoa ended: %v, want exit 0", err)
@@ -100,7 +99,7 @@ func (n *node) Start() {
 	}
 }
 
-// URL is where the node listens now.
+// URL returns the current address of the node.
 func (n *node) URL() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +114,7 @@ func (n *node) Kill() {
 	n.end(syscall.SIGKILL)
 }
 
-// Stop has the node drain, and fails the test unless it exits 0.
+// Stop drains the node, and fails the test unless it exits 0.
 func (n *node) Stop() { n.end(syscall.SIGTERM) }
 
 func (n *node) end(sig os.Signal) {
@@ -147,7 +146,7 @@ func (n *node) isDown() bool {
 	}
 }
 
-// said is what the node logged last.
+// said returns the last lines of the node's log.
 func (n *node) said() string {
 	log := n.all()
 	return log[max(0, len(log)-100_000):]

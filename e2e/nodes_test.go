@@ -10,8 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// A node is killed: its lease ends, and "stoa nodes" shows it as dead beside the one
-// that lives.
+// A node is killed: its lease expires, and "stoa nodes" shows it as dead, next to the live one.
 func TestAKilledNodeIsSeenToBeDead(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Server(t).URL

@@ -19,7 +19,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	ada := browse(t, url+"/")
 	ada.signUp("ada@example.com", "Ada", "correct horse")
 
-	// A card is shown, and scanned by somebody who has no account yet.
+	// A card is shown, and a user without an account scans it.
 	ada.visit("#/friends")
 	ada.until("the card", `document.querySelector(".qr path:last-child")?.getAttribute("d").length > 100`)
 	card, err := chromedp.Run(ada.ctx, chromedp.Value(chromedp.CSS(".link-text")))
@@ -38,7 +38,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	bob.button("Ask for friendship")
 	bob.says(".found", "They have not answered yet")
 
-	// The red dot comes by itself, and goes where the requests are seen.
+	// The red dot appears by itself, and disappears when the requests are seen.
 	ada.says("[data-unread]", "1")
 	ada.visit("#/friends")
 	ada.says("[data-box=in]", "From the lecture")
@@ -52,7 +52,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	bob.says("[data-list=friends]", "met through a card")
 	bob.lacks("[data-box=out] li")
 
-	// What Ada calls him shows on her other device too, as it changes.
+	// Ada's remark about him appears on her other device as well, when it changes.
 	phone := ada.stranger(url + "/")
 	phone.logInBy("ada@example.com", "correct horse")
 	phone.says("nav", "Log out")
@@ -64,9 +64,9 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	ada.tabTo("Remove from friends")
 	ada.key(kb.Enter)
 	ada.on("Cancel")
-	ada.key(kb.Escape) // takes the question back
+	ada.key(kb.Escape) // cancels the question
 	ada.on("Remove from friends")
-	ada.key(kb.Escape) // and closes the dialog
+	ada.key(kb.Escape) // closes the dialog
 	ada.on("Edit Bob")
 	ada.lacks("dialog")
 	ada.key(kb.Enter)
@@ -93,7 +93,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	phone.until("the form", `document.querySelector("[name=email]") !== null`)
 	ada.until("one device", `document.querySelectorAll(".devices [data-device]").length === 1`)
 
-	// So are all others, once they are there, with the keyboard alone.
+	// All others follow, as soon as they are logged in, by the keyboard alone.
 	phone.logInBy("ada@example.com", "correct horse")
 	ada.until("two devices", `document.querySelectorAll(".devices [data-device]").length === 2`)
 	ada.tabTo("Log out all other devices")
@@ -106,7 +106,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	ada.says("[data-part=devices] .saved", "All other devices are logged out")
 	ada.on("Logged-in devices")
 
-	// A block ends the friendship on both sides, and tells the other no more.
+	// A block ends the friendship on both sides, and the other user gets no event.
 	ada.visit("#/friends")
 	ada.button("Edit Bobby")
 	ada.button("Block")
@@ -118,7 +118,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bob.typ("[name=who]", "ada@example.com") // which she has not allowed
+	bob.typ("[name=who]", "ada@example.com") // she has not allowed that
 	bob.button("Find")
 	bob.says(".none", "Nobody can be found")
 	bob.fill("[name=who]", id)
@@ -133,8 +133,8 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	ada.lacks("[data-list=blocks] li")
 	ada.on("Friends")
 
-	// A request is withdrawn, another refused, and the third accepted. Whoever has
-	// the keyboard alone stays where things happen.
+	// One request is withdrawn, another refused, and the third accepted. The keyboard focus stays near the changed
+	// element.
 	bob.key(kb.Enter)
 	bob.on("Ada")
 	ada.says("[data-box=in]", "Bob")
@@ -160,7 +160,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	ada.on("1 friend")
 	bob.says("[data-list=friends]", "met through search")
 
-	// A card that was shown to too many is renewed.
+	// A card is renewed after too many users have seen it.
 	ada.tabTo("Renew")
 	ada.key(kb.Enter)
 	ada.on("Cancel")
@@ -181,7 +181,7 @@ func TestTwoPeopleMeetInTheBrowser(t *testing.T) {
 	bob.visit("#" + strings.SplitN(renewed, "#", 2)[1])
 	bob.says(".found h2", "Ada")
 
-	// A deleted account is a deleted user to others, until its owner comes back.
+	// Other users see a deleted account as a deleted user until its owner logs in again.
 	ada.visit("#/profile")
 	ada.button("Delete my account")
 	ada.typ("[data-part=deletion] [name=password]", "wrong horse")
@@ -209,7 +209,7 @@ func TestAProfileIsChangedInTheBrowser(t *testing.T) {
 	other := p.open(url + "/#/profile")
 	other.says(".live", "Live")
 
-	// A picture: looked at, kept, seen in the other tab, removed.
+	// A picture: previewed, stored, shown in the other tab, removed.
 	img := image.NewRGBA(image.Rect(0, 0, 300, 200))
 	for i := range img.Pix {
 		img.Pix[i] = 0xff
@@ -237,7 +237,7 @@ func TestAProfileIsChangedInTheBrowser(t *testing.T) {
 		p.until("no picture", `document.querySelector("img.face") === null`)
 	}
 
-	// Words, and who may find Ada.
+	// The bio, and who may find Ada.
 	p.fill("[name=bio]", "Engines,\nand what they weave.")
 	p.click("form .primary")
 	p.says("form .saved", "Saved")
@@ -245,7 +245,7 @@ func TestAProfileIsChangedInTheBrowser(t *testing.T) {
 	p.click("[name=find_by_email]")
 	other.until("the switch", `document.querySelector("[name=find_by_email]").checked`)
 
-	// The password: a wrong one is refused, and the session goes on.
+	// The password: a wrong one is refused, and the session continues.
 	p.typ("[data-part=password] [name=current]", "wrong horse")
 	p.typ("[data-part=password] [name=password]", "a new horse")
 	p.click("[data-part=password] .primary")
@@ -254,7 +254,7 @@ func TestAProfileIsChangedInTheBrowser(t *testing.T) {
 	p.click("[data-part=password] .primary")
 	p.says("[data-part=password] .saved", "Your password is set")
 
-	// The address: a code goes to the new one.
+	// The address: a code is mailed to the new one.
 	p.typ("[data-part=email] [name=email]", "lovelace@example.com")
 	p.click("[data-part=email] .primary")
 	p.useCode()
@@ -264,7 +264,7 @@ func TestAProfileIsChangedInTheBrowser(t *testing.T) {
 		p.says("[data-part=email] strong", "lovelace@example.com")
 	}
 
-	// Forgotten, and set anew by a code.
+	// A forgotten password is reset by a code.
 	p.click("nav button")
 	p.says(".banner", "logged out")
 	p.click("[name=purpose][value=login]")

@@ -23,12 +23,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// pairs of people, each with a caller of its own, who alone changes what is
-// between the two and therefore knows it.
+// pairs is the number of pairs of users. Only one caller changes the state of a pair, and therefore knows it.
 const pairs = 12
 
-// spares are the further devices of a person, which are logged out in the course
-// of the story.
+// spares is the number of a user's additional devices, which are logged out during the story.
 const spares = 12
 
 // people is a world of pairs.
@@ -36,37 +34,37 @@ type people struct {
 	*world
 	pairs []*pair
 
-	pausing sync.RWMutex // a caller holds it for each thing that is done
+	pausing sync.RWMutex // locked for reading during each action
 	done    [deeds]atomic.Int64
-	again   atomic.Int64 // deeds that were asked for a second time
+	again   atomic.Int64 // actions that were retried
 }
 
-// pair is what was acknowledged of two people.
+// pair has the acknowledged state of two users.
 type pair struct {
 	side [2]*half
 
-	request string // that waits; "" is none
+	request string // the pending one; "" if there is none
 	asker   int
 	friends bool
-	asked   int // requests ever
+	asked   int // number of requests so far
 }
 
-// half is what was acknowledged of one of them.
+// half has the acknowledged state of one of them.
 type half struct {
 	*person
 	name     string
-	remark   string // of the other, while they are friends
+	remark   string // about the other user, while they are friends
 	blocks   bool
-	versions int64 // that the list of friends has had
+	versions int64 // number of versions of the list of friends
 	devices  []*person
-	out      []*person // devices that were logged out
+	out      []*person // logged-out devices
 
-	// A device that keeps the list by its versions.
+	// A device that copies the list by its versions.
 	version int64
 	list    map[string]string // remarks by id
 }
 
-// What people do.
+// The actions of users.
 const (
 	asks = iota
 	accepts
@@ -81,11 +79,9 @@ const (
 	deeds
 )
 
-// Two nodes with MariaDB and Redis: each is killed under people who ask, accept,
-// remark, part, block and log devices out. With nobody helping: what was
-// acknowledged is there on both nodes, and nothing twice; a device that was logged
-// out is refused everywhere within maxStale; and a list that is kept by its
-// versions misses nothing.
+// Two nodes with MariaDB and Redis are each killed while users send requests, accept, set remarks, end friendships,
+// block and log devices out. Afterwards, without help, all acknowledged data is on both nodes, and nothing is doubled.
+// A logged-out device is refused everywhere within maxStale, and a list that is copied by its versions is complete.
 func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
@@ -105,7 +101,7 @@ func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
 	w.told(stop, "asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out")
 }
 
-// begin has n callers do something again and again until stop, or the test, ends it.
+// begin runs n callers that repeat an action until stop is called or the test ends.
 func (w *people) begin(n int, something func(rng *rand.Rand, i int)) (stop func()) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -124,7 +120,7 @@ func (w *people) begin(n int, something func(rng *rand.Rand, i int)) (stop func(
 	return stop
 }
 
-// told ends the story when each deed has been done, and logs how often.
+// told ends the story after each action has been done, and logs the numbers.
 func (w *people) told(stop func(), deeds ...string) {
 	w.t.Helper()
 	for i, what := range deeds {
@@ -138,8 +134,7 @@ func (w *people) told(stop func(), deeds ...string) {
 	w.t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
 }
 
-// everythingDies has each node, Redis and MariaDB fail in turn, and looks at
-// everything after each.
+// everythingDies makes each node, Redis and MariaDB fail in turn, and checks everything after each failure.
 func (w *people) everythingDies(maria *sqldbtest.Instance, redis *redistest.Instance, look func()) {
 	for range *soakFlag {
 		for _, n := range w.nodes {
@@ -167,7 +162,7 @@ func (w *people) everythingDies(maria *sqldbtest.Instance, redis *redistest.Inst
 	}
 }
 
-// meet makes pairs of the persons and gives them devices.
+// meet makes pairs of the users and gives them devices.
 func (w *people) meet() {
 	var rows []any
 	now := time.Now()
@@ -189,7 +184,7 @@ func (w *people) meet() {
 	insert(w.t, w.db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", 13, rows)
 }
 
-// strike has something fail while people live on, and then looks at everything.
+// strike causes a failure while users continue, and then checks everything.
 func (w *people) strike(what string, look, fail func()) {
 	w.t.Helper()
 	w.moment(500 * time.Millisecond)
@@ -203,8 +198,8 @@ func (w *people) strike(what string, look, fail func()) {
 	look()
 }
 
-// do asks some node, and again until one says what became of it. A second time
-// gone is as good: the first had done it.
+// do sends a request to a node, and retries until a node returns the outcome. At a retry, an error in gone counts as
+// success, because the first try had done it.
 func (w *people) do(rng *rand.Rand, what int, p *person, method, path, body string, gone ...string) (text []byte) {
 	for try := 0; w.t.Context().Err() == nil; try++ {
 		status, text, out := w.exchange(w.nodes[rng.IntN(2)], method, path, p, body)
@@ -225,8 +220,7 @@ func (w *people) do(rng *rand.Rand, what int, p *person, method, path, body stri
 	return nil
 }
 
-// live does one thing that two people can do as they stand, and keeps what was
-// told of it.
+// live does one action that is possible in the state of a pair, and records its response.
 func (w *people) live(rng *rand.Rand, p *pair) {
 	i := rng.IntN(2)
 	me, other := p.side[i], p.side[1-i]
@@ -268,7 +262,7 @@ func (w *people) live(rng *rand.Rand, p *pair) {
 		w.do(rng, refuses, me.person, http.MethodPost, "/v1/friends/requests/"+p.request+"/refuse", "", "friends.request_closed")
 		p.request = ""
 	default:
-		// Asking who has asked is accepting.
+		// A request to a user who has already sent one accepts that request.
 		path, body, gone := "/v1/friends/requests/"+p.request+"/accept", `{"remark":"theirs"}`, "friends.request_closed"
 		if n < 50 {
 			path, body, gone = "/v1/friends/requests", fmt.Sprintf(`{"user":%q,"remark":"theirs"}`, other.id), "friends.already"
@@ -285,7 +279,7 @@ func (w *people) live(rng *rand.Rand, p *pair) {
 	}
 }
 
-// part ends a friendship that there may be.
+// part records the end of a friendship, if there is one.
 func (p *pair) part() {
 	if !p.friends {
 		return
@@ -297,7 +291,7 @@ func (p *pair) part() {
 	}
 }
 
-// refusedBy has somebody ask who was blocked.
+// refusedBy checks that a blocked user's request is refused.
 func (w *people) refusedBy(rng *rand.Rand, me, other *half) {
 	status, text, out := w.exchange(w.nodes[rng.IntN(2)], http.MethodPost, "/v1/friends/requests", me.person, fmt.Sprintf(`{"user":%q}`, other.id))
 	if out == answered && (status != http.StatusForbidden || !strings.Contains(string(text), "friends.not_accepting")) {
@@ -305,8 +299,7 @@ func (w *people) refusedBy(rng *rand.Rand, me, other *half) {
 	}
 }
 
-// kick logs out a device that both nodes know, and sees that both refuse it in
-// time.
+// kick logs out a device that both nodes have cached, and checks that both refuse it in time.
 func (w *people) kick(rng *rand.Rand, me *half) {
 	d := me.devices[0]
 	me.devices = me.devices[1:]
@@ -322,7 +315,7 @@ func (w *people) kick(rng *rand.Rand, me *half) {
 	w.refuse(d)
 }
 
-// refuse sees that no node lets a device in that was logged out.
+// refuse checks that every node refuses a logged-out device.
 func (w *people) refuse(d *person) {
 	for i, n := range w.nodes {
 		began := time.Now()
@@ -332,8 +325,7 @@ func (w *people) refuse(d *person) {
 	}
 }
 
-// sync brings the list that a device keeps up to date, and reports whether a node
-// could be asked.
+// sync updates the list on a device. It stops if no node responds.
 func (w *people) sync(n *node, h *half) {
 	for more := true; more; {
 		var c api.FriendChanges
@@ -354,7 +346,7 @@ func (w *people) sync(n *node, h *half) {
 	}
 }
 
-// listed compares what a device keeps with what is so, as far as it has come.
+// listed compares a device's list with the recorded state, if the device has the newest version.
 func (w *people) listed(p *pair, i int) {
 	h, want := p.side[i], p.list(i)
 	if h.version > h.versions || h.version == h.versions && !maps.Equal(h.list, want) {
@@ -362,7 +354,7 @@ func (w *people) listed(p *pair, i int) {
 	}
 }
 
-// list is what somebody's list of friends holds.
+// list returns the expected list of friends of one user.
 func (p *pair) list(i int) map[string]string {
 	if !p.friends {
 		return map[string]string{}
@@ -370,15 +362,14 @@ func (p *pair) list(i int) map[string]string {
 	return map[string]string{p.side[1-i].id: p.side[i].remark}
 }
 
-// look compares what the nodes say of a pair, and what SQL has, with what was
-// acknowledged.
+// look compares what the nodes return about a pair, and the rows of SQL, with the acknowledged state.
 func (w *people) look(p *pair) {
 	for i, me := range p.side {
 		other := p.side[1-i]
 		for k, n := range w.nodes {
 			var rel api.Relations
 			w.must(n, "/v1/relations?ids="+other.id, me.person, &rel)
-			for i := range rel.Relations { // the requests are looked at below
+			for i := range rel.Relations { // the requests are compared below
 				rel.Relations[i].Asks, rel.Relations[i].Asked = nil, nil
 			}
 			if want := (api.Relation{User: other.id, Friend: p.friends, Blocked: me.blocks}); len(rel.Relations) != 1 || rel.Relations[0] != want {
@@ -424,7 +415,7 @@ func (w *people) look(p *pair) {
 	w.inSQL(p)
 }
 
-// must asks a node until it answers.
+// must sends a request to a node until it responds.
 func (w *people) must(n *node, path string, p *person, into any) {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		switch out := w.send(n, http.MethodGet, path, p, "", into); {
@@ -437,7 +428,7 @@ func (w *people) must(n *node, path string, p *person, into any) {
 	}
 }
 
-// inSQL compares the rows of a pair with what was acknowledged.
+// inSQL compares the rows of a pair with the acknowledged state.
 func (w *people) inSQL(p *pair) {
 	a, b := p.side[0].id, p.side[1].id
 	var friends, asked, waiting, blocking int

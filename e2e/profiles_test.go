@@ -19,15 +19,15 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// maxStale is the setting cache.max_stale: a read that begins later than this
-// after a change was acknowledged shows it, on every node.
+// maxStale is the setting cache.max_stale. On every node, a read that begins later than this after an acknowledged
+// change returns the change.
 const maxStale = 500 * time.Millisecond
 
-// named is a person whose name counts up, and what was acknowledged of that.
+// named is a user whose name has a counter, and the acknowledged changes of it.
 type named struct {
 	*person
 	mu    sync.Mutex
-	asked int         // the last name asked for
+	asked int         // the last requested name
 	acks  []nameAcked // in order
 }
 
@@ -36,7 +36,7 @@ type nameAcked struct {
 	at      time.Time
 }
 
-// atLeast is the oldest name that a read beginning at t may return.
+// atLeast returns the oldest name that a read beginning at t may return.
 func (p *named) atLeast(t time.Time) (version int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (w *world) rename(n *node, p *named) bool {
 	return true
 }
 
-// nameOn returns the number in the name that a node shows.
+// nameOn returns the number in the name that a node returns.
 func (w *world) nameOn(n *node, p *named) (version int, ok bool) {
 	var u api.User
 	if w.send(n, http.MethodGet, "/v1/me", p.person, "", &u) != answered {
@@ -72,12 +72,12 @@ func (w *world) nameOn(n *node, p *named) (version int, ok bool) {
 	if u.ID != p.id {
 		w.bad("asked for %s, got %s", p.id, u.ID)
 	}
-	version, _ = strconv.Atoi(strings.TrimPrefix(u.Name, "name ")) // the first is no number
+	version, _ = strconv.Atoi(strings.TrimPrefix(u.Name, "name ")) // the first name has no number
 	return version, true
 }
 
-// Two nodes with a Redis between them, whatever happens: a name changed on one is
-// shown by the other in time, and never is an older one shown again.
+// Two nodes share a Redis, with all kinds of failures. A name that is changed on one node appears on the other in time,
+// and no older name appears afterwards.
 func TestAProfileIsTheSameOnEveryNodeWhateverHappens(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -89,11 +89,11 @@ func TestAProfileIsTheSameOnEveryNodeWhateverHappens(t *testing.T) {
 		people[i] = &named{person: p}
 	}
 
-	// In calm: how long until the other node shows it.
+	// Without load: how long until the other node returns it.
 	var took []time.Duration
 	for i := range 100 {
 		p := people[i%len(people)]
-		w.nameOn(w.nodes[1], p) // it has the name before in its memory
+		w.nameOn(w.nodes[1], p) // it has the previous name in memory
 		w.rename(w.nodes[0], p)
 		acked := time.Now()
 		eventually.True(t, "the new name on the other node", func() bool {
@@ -113,7 +113,7 @@ func TestAProfileIsTheSameOnEveryNodeWhateverHappens(t *testing.T) {
 	var over atomic.Bool
 	var reads atomic.Int64
 	var all sync.WaitGroup
-	for i := range 4 { // each writes ten people's names
+	for i := range 4 { // each changes the names of ten users
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
 			for !over.Load() {
@@ -147,7 +147,7 @@ func TestAProfileIsTheSameOnEveryNodeWhateverHappens(t *testing.T) {
 		t.Logf("%d reads", reads.Load())
 	}()
 	w.moment(500 * time.Millisecond)
-	for k := range 2 { // somewhere between fence, commit and drop
+	for k := range 2 { // between fence, commit and drop
 		w.nodes[k].Kill()
 		w.nodes[k].Start()
 		w.moment(500 * time.Millisecond)

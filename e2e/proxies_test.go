@@ -31,7 +31,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// front is a real proxy with the file of deploy/proxy, in front of all nodes.
+// front is a real proxy with the configuration in deploy/proxy, in front of all nodes.
 type front struct {
 	name, url string
 	http      *http.Client
@@ -40,7 +40,7 @@ type front struct {
 	refused []string // sockets and streams
 }
 
-// watched is a transport that records refused sockets and streams, after which clients retry.
+// watched is a transport that records refused sockets and streams, because clients retry them.
 type watched struct {
 	http.RoundTripper
 	front *front
@@ -57,7 +57,7 @@ func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// client returns a person's client behind the proxy.
+// client returns a user's client behind the proxy.
 func (f *front) client(t *testing.T, who *person) *client.Client {
 	t.Helper()
 	c, err := client.New(f.url, client.WithTokens(api.Tokens{AccessToken: who.token}), client.WithHTTPClient(f.http))
@@ -67,7 +67,7 @@ func (f *front) client(t *testing.T, who *person) *client.Client {
 	return c
 }
 
-// program is how a proxy is started with a file. Its replacements are what an operator sets in the file.
+// program describes how to start a proxy with a file. An operator makes the same replacements in the file.
 type program struct {
 	file    string
 	command func(file string) []string
@@ -95,7 +95,7 @@ var proxyPrograms = []program{
 	}},
 }
 
-// startFronts starts nginx, HAProxy and Caddy with the shipped files, each on a port of its own.
+// startFronts starts nginx, HAProxy and Caddy with the released files, each on its own port.
 func startFronts(t *testing.T, nodes []*node) (fronts []*front) {
 	t.Helper()
 	dir := t.TempDir()
@@ -198,7 +198,7 @@ func checkAddress(t *testing.T, f *front, ann *person) {
 	}
 }
 
-// checkUpload sends a file of which the node stores the beginning before the client sends the end.
+// checkUpload sends a file. The node stores its beginning before the client sends its end.
 func checkUpload(t *testing.T, f *front, ann *person) {
 	t.Helper()
 	c := f.client(t, ann)
@@ -263,7 +263,7 @@ func (r *receiver) count(text string) int {
 	return r.messages[text]
 }
 
-// 30 sockets receive 20 messages a second meanwhile: no request fails, and every socket receives every message once.
+// Meanwhile 30 sockets receive 20 messages a second. No request fails, and every socket receives every message once.
 func TestNodesRestartBehindShippedProxiesWithoutFailures(t *testing.T) {
 	t.Parallel()
 	cfg, redis := sqldb.Config{URL: sqldbtest.Server(t).URL}, redistest.Server(t).URL
@@ -275,7 +275,7 @@ func TestNodesRestartBehindShippedProxiesWithoutFailures(t *testing.T) {
 		nodes = append(nodes, newNode(t, env, "--addr", fmt.Sprint("127.0.0.1:", redistest.FreePort(t)), "--sql", cfg.URL, "--redis", redis, "--dev=true", "--limits=false",
 			"--trust-proxy", "127.0.0.0/8", "--chats-messages-from", "everybody", "--files-storage", "folder:"+folder, "--gateway-max-user", "100", "--live-udp", "off"))
 	}
-	t.Cleanup(func() { // each stops cleanly below, which takes seconds
+	t.Cleanup(func() { // each drains cleanly below, which takes seconds
 		for _, n := range nodes {
 			n.Kill()
 		}
@@ -284,7 +284,7 @@ func TestNodesRestartBehindShippedProxiesWithoutFailures(t *testing.T) {
 	for _, f := range fronts {
 		checkAddress(t, f, ann)
 		checkUpload(t, f, ann)
-		f.refused = nil // the foreign origin
+		f.refused = nil // refused because of the foreign origin
 	}
 
 	receiving, hangUp := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -311,7 +311,7 @@ func TestNodesRestartBehindShippedProxiesWithoutFailures(t *testing.T) {
 		eventually.True(t, r.name+" to open", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.opened > 0 })
 	}
 
-	// request sends once, as a client that never retries.
+	// request sends once, like a client that never retries.
 	var sent []string
 	var failed []string
 	request := func(f *front, method, path string, body io.Reader) {

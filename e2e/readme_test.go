@@ -56,8 +56,7 @@ func fences(t *testing.T, file string) (all []fence) {
 	return all
 }
 
-// programs has the blocks that are run. What a block prints is shown by the
-// fence that follows it, if that one is of json or text.
+// programs returns the blocks that are run. If a block of json or text follows, it shows the output of the block.
 func programs(t *testing.T, file, lang string) (blocks []fence, shown []string) {
 	t.Helper()
 	all := fences(t, file)
@@ -74,10 +73,9 @@ func programs(t *testing.T, file, lang string) (blocks []fence, shown []string) 
 	return blocks, shown
 }
 
-// The commands of each page run one block after another in one bash, as a reader would type
-// them. The values of the variables below are replaced by those of free ports and real servers, and a mail may
-// take longer. A line that serves goes into the background,
-// and the next line waits until the server has printed that it is ready.
+// The commands of each page run block by block in one bash, as a reader would type them. The variables below get the
+// values of free ports and real servers, and a mail may take longer. A line that starts a server runs in the
+// background, and the next line waits until the server has printed that it is ready.
 func TestPages_CommandsPrintWhatTheyShow(t *testing.T) {
 	t.Parallel()
 	for _, page := range []struct {
@@ -127,7 +125,7 @@ func runPage(t *testing.T, file string, atLeast int, replaces []string) {
 			}
 		}
 		blocks, shown = blocks[:keep], shown[:keep]
-	} else if programs, _ := programs(t, file, "js"); len(programs) > 0 { // their folder has the packages that they import
+	} else if programs, _ := programs(t, file, "js"); len(programs) > 0 { // so that it has the packages that they import
 		dir := jsFolder(t)
 		name, _, _ := strings.Cut(strings.TrimPrefix(programs[0].text, "// "), "\n")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(programs[0].text), 0o600); err != nil {
@@ -135,7 +133,7 @@ func runPage(t *testing.T, file string, atLeast int, replaces []string) {
 		}
 		replacements = append(replacements, "npm install --silent centrifuge ws", "cd '"+dir+"'")
 	}
-	// A date that ends while the commands run would be another one in the answers.
+	// If the date changed while the commands run, the responses would have another date.
 	zone := "Europe/Athens"
 	if clock := (civil.Clock{Zone: zone}); clock.Today(time.Now()) != clock.Today(time.Now().Add(5*time.Minute)) {
 		zone = "Asia/Tokyo"
@@ -195,7 +193,7 @@ ready() {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the servers are in the group too
-	// Every process of the script has alive open; it ends with the last of them.
+	// Every process of the script has the pipe alive open. The pipe ends with the last process.
 	gone, alive, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +214,7 @@ ready() {
 	if t.Failed() {
 		t.Logf("the script was\n%s", &script)
 	}
-	// What the reader's servers have, ours have elsewhere.
+	// The addresses of the test's servers are replaced by those in the text.
 	said := strings.NewReplacer(first, "127.0.0.1:8080", a, "127.0.0.1:8081", b, "127.0.0.1:8082").Replace(stdout.String())
 	for i, block := range blocks {
 		_, out, ran := strings.Cut(said, fmt.Sprintf("=== block %d\n", i))
@@ -230,8 +228,8 @@ ready() {
 	}
 }
 
-// So do those of the pages about people, in the order of reading, beside one
-// server. What a request does not get fails them.
+// The commands of the pages about people also run, in the order of reading, next to one server. A refused request fails
+// the test.
 func TestEveryCommandOfThePagesAboutPeopleDoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	server := serve(t, "--accounts-limits-codes-per-minute", "10")
@@ -243,7 +241,7 @@ func TestEveryCommandOfThePagesAboutPeopleDoesWhatItSays(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "me.jpg"), photo.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A code is read off the next mail that has one; three were used by then.
+	// The code is in the next mail that has one; three were used before.
 	script := `set -euo pipefail
 curl() { command curl --fail-with-body "$@"; }
 codes=3
@@ -302,8 +300,8 @@ var (
 	spaces  = regexp.MustCompile(`\s+`)
 )
 
-// alike compares what a text shows with what was printed. White space does not
-// count, one date is as good as another, and "…" stands for anything.
+// alike compares a shown output with the printed one. It ignores white space and differences of dates, and "…" matches
+// any text.
 func alike(shown, printed string) bool {
 	plain := func(s string) string {
 		s = spaces.ReplaceAllString(s, "")
@@ -332,12 +330,11 @@ func TestShownOutputIsComparedAsAReaderWould(t *testing.T) {
 	}
 }
 
-// stopGroup ends the servers in a process group and waits until gone says that
-// nobody is left.
+// stopGroup ends the servers in a process group and waits until gone reports the end of the last one.
 func stopGroup(t *testing.T, group int, gone *os.File) {
 	t.Helper()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		_ = syscall.Kill(-group, sig) // an error means that nobody is left
+		_ = syscall.Kill(-group, sig) // an error means that no process is left
 		_ = gone.SetReadDeadline(time.Now().Add(patience))
 		_, err := gone.Read(make([]byte, 1))
 		if errors.Is(err, io.EOF) {
@@ -347,7 +344,7 @@ func stopGroup(t *testing.T, group int, gone *os.File) {
 	}
 }
 
-// freeAddress returns a loopback address that is the test's until it ends.
+// freeAddress reserves a loopback address until the test ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
@@ -365,7 +362,7 @@ func TestTheProgramInTheReadmePrintsWhatItSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		run := exec.Command("go", "run", file)
-		run.Dir = root // its imports are this module's
+		run.Dir = root // its imports belong to this module
 		out, err := run.CombinedOutput()
 		if err != nil || string(out) != shown[i] {
 			t.Errorf("README.md:%d: it printed\n%s(%v) while the text shows\n%s", block.line, out, err, shown[i])
@@ -415,7 +412,7 @@ func TestThePagesInTheReferenceAreServed(t *testing.T) {
 	}
 }
 
-// Links from one document to another, and to the code, lead somewhere.
+// Links between documents, and from documents to the code, have existing targets.
 func TestLinksInTheDocumentsLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	looked := 0
@@ -478,12 +475,12 @@ func hasHeading(t *testing.T, file, anchor string) bool {
 
 var notInSlugs = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 
-// slug is the anchor that forges give to a heading.
+// slug returns the anchor of a heading on code hosts.
 func slug(title string) string {
 	return strings.ReplaceAll(notInSlugs.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-")
 }
 
-// The server of this test refuses for a moment, and has texts that look like what the commands look for.
+// The server of this test refuses for a moment, and has texts that resemble what the commands search for.
 func TestTheCommandsForAnExportCopyItWholeOrSayThatTheyDidNot(t *testing.T) {
 	t.Parallel()
 	blocks, _ := programs(t, "docs/chats.md", "sh")
@@ -497,7 +494,7 @@ func TestTheCommandsForAnExportCopyItWholeOrSayThatTheyDidNot(t *testing.T) {
 		"b.2": `{"chats":[],"messages":[{"custom":{"a":1,"next":"x"}}]}`,
 	}
 	for name, c := range map[string]struct {
-		refusal int // the status of the second part, the first time
+		refusal int // status of the first response for the second part
 		whole   bool
 	}{
 		"too many requests": {http.StatusTooManyRequests, true},

@@ -16,25 +16,24 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// In redis-first mode a check-in is answered when Redis has it. These stories hold
-// it to what docs/decisions/0009-redis-first.md promises: the same as the others
-// do, save for what [redisFirst] excuses.
+// In redis-first mode a check-in is acknowledged when Redis has it. These stories test the promises of
+// docs/decisions/0009-redis-first.md. They equal the other stories, except for what [redisFirst] excuses.
 
-// kept are the settings of a Redis that has written what it answers.
+// kept are the settings of a Redis that stores each write before it responds.
 var kept = []string{"appendonly yes", "appendfsync always"}
 
-// redisFirst is what a story in redis-first mode excuses. Nil excuses nothing.
+// redisFirst has the deviations that a story in redis-first mode excuses. Nil excuses nothing.
 type redisFirst struct {
-	// replicaTakesOver: what was answered after the moment safe may be lost.
+	// replicaTakesOver means that check-ins acknowledged after the time safe may be lost.
 	replicaTakesOver bool
 	safe             time.Time
 
-	// behind is true from a failure until everything is settled: a node that does
-	// not know Redis to be complete answers from SQL, without what it lacks.
+	// behind is true from a failure until everything is settled. A node that does not know whether Redis is complete
+	// reads from SQL, without the rows that SQL lacks.
 	behind atomic.Bool
-	died   time.Time // when the owner did
+	died   time.Time // time of the owner's death
 	lost   int
-	oldest time.Duration // before the failure, of what was lost
+	oldest time.Duration // how long before the failure the oldest lost check-in was acknowledged
 }
 
 func (f *redisFirst) begins() {
@@ -51,12 +50,12 @@ func (f *redisFirst) ends() {
 
 func (f *redisFirst) isBehind() bool { return f != nil && f.behind.Load() }
 
-// tellsTwice reports whether somebody may be told twice that a check-in is the
-// first: by a node that knows the claim and by one that asks SQL. It counts once.
+// tellsTwice reports whether two responses may report a check-in as the first: one by a node that has the claim, and
+// one by a node that reads SQL. The check-in counts once.
 func (f *redisFirst) tellsTwice() bool { return f != nil }
 
-// mayLose reports whether the check-in that p, who is locked, was told of may be
-// in no place any more, and has p not expect it further.
+// mayLose reports whether the acknowledged check-in of p may be lost. If so, it removes the check-in from the
+// expectations for p. The caller has locked p.
 func (f *redisFirst) mayLose(p *person) bool {
 	if f == nil || !f.replicaTakesOver || p.at.Before(f.safe) {
 		return false
@@ -67,22 +66,22 @@ func (f *redisFirst) mayLose(p *person) bool {
 	return true
 }
 
-// firstWorld is a world of two nodes in redis-first mode.
+// firstWorld returns a world of two nodes in redis-first mode.
 func firstWorld(t *testing.T, people int, redis string, excuses *redisFirst, args ...string) (w *world, sql string) {
 	t.Helper()
 	sql = sqldbtest.Server(t).URL
-	// The first comparison would hold up the snapshots of the story.
+	// The first reconciliation would delay the snapshots of the story.
 	args = append([]string{"--redis", redis, "--checkin-mode", "redis", "--checkin-reconcile-every", "0"}, args...)
 	w = newWorld(t, sqldb.Config{URL: sql}, people, args, args)
 	w.first = excuses
 	return w, sql
 }
 
-// snapshot has the claims written to SQL that it lacks: what a dead worker held,
-// which others take over after a minute only, and what the stream has lost.
+// snapshot writes the claims to SQL that SQL lacks: those of a dead worker, which other workers take over only after a
+// minute, and those that the stream has lost.
 func snapshot(t *testing.T, sql string) {
 	t.Helper()
-	// On a busy machine a server may not take it within the ten seconds that the command waits.
+	// On a busy machine, a server may not start it within the ten seconds that the command waits.
 	eventually.True(t, "a snapshot", func() bool {
 		out, err := exec.Command(stoaBinary(t), "checkin", "snapshot", "--sql", sql).CombinedOutput()
 		exit, failed := errors.AsType[*exec.ExitError](err)
@@ -93,8 +92,7 @@ func snapshot(t *testing.T, sql string) {
 	})
 }
 
-// copied waits until a replica has everything that was answered before the moment
-// that it returns.
+// copied waits until a replica has everything that was acknowledged before the returned time.
 func (w *world) copied(master, replica *redistest.Instance) time.Time {
 	w.t.Helper()
 	offset := func(i *redistest.Instance, field string) (n int64) {
@@ -110,11 +108,11 @@ func (w *world) copied(master, replica *redistest.Instance) time.Time {
 	now, written := time.Now(), offset(master, "master_repl_offset")
 	w.calm.Unlock()
 	eventually.True(w.t, "the replica to have what was answered", func() bool { return offset(replica, "slave_repl_offset") >= written })
-	return now.Truncate(time.Millisecond) // as answers are
+	return now.Truncate(time.Millisecond) // acknowledgements have the same precision
 }
 
-// Nodes die with check-ins that Redis has and SQL has not. All that were answered
-// are there, at once for whoever reads and in SQL after a snapshot at the latest.
+// Nodes die when Redis has check-ins that SQL does not have. Readers see all acknowledged check-ins at once, and SQL
+// has them after a snapshot at the latest.
 func TestRedisFirstNodesAreKilled(t *testing.T) {
 	t.Parallel()
 	w, sql := firstWorld(t, *soakFlag*400, redistest.Server(t, kept...).URL, &redisFirst{})
@@ -132,8 +130,7 @@ func TestRedisFirstNodesAreKilled(t *testing.T) {
 	w.settleAll()
 }
 
-// The master dies, and its replica has every check-in that was answered, since
-// that was waited for.
+// The master dies. Its replica has every acknowledged check-in, because the story waited for that.
 func TestRedisFirstSentinelsPromoteAReplica(t *testing.T) {
 	t.Parallel()
 	set := redistest.Sentinel(t, kept...)
@@ -148,10 +145,9 @@ func TestRedisFirstSentinelsPromoteAReplica(t *testing.T) {
 	w.settleAll()
 }
 
-// The owner of the stream is killed, with a third of the users on it. Where it
-// comes back with its file, nothing that was answered is missing. Where a replica
-// takes over, nothing is but what it had not received: on a cluster nobody waits
-// for replicas.
+// The owner of the stream is killed, with a third of the users. If it restarts with its file, no acknowledged check-in
+// is missing. If a replica takes over, only the writes that it had not received are missing: on a cluster, writes do
+// not wait for replicas.
 func TestRedisFirstAClusterLosesTheOwnerOfTheStream(t *testing.T) {
 	for _, tt := range []struct {
 		what     string
@@ -180,7 +176,7 @@ func TestRedisFirstAClusterLosesTheOwnerOfTheStream(t *testing.T) {
 				if tt.comeBack {
 					victim.Restart()
 				} else {
-					snapshot(t, sql) // a message may be lost whose claim is not
+					snapshot(t, sql) // a message may be lost although its claim is not
 				}
 			})
 			w.settleAll()

@@ -18,8 +18,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// One node answers, another one works: a mail that the first was asked for is
-// sent by the second, through either queue.
+// One node serves the API, another one is the worker. The worker sends a mail that the API accepted, through either
+// queue.
 func TestTheWorkerSendsTheMailThatTheAPIPromised(t *testing.T) {
 	for _, queue := range []string{"sql", "redis"} {
 		t.Run(queue, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestTheWorkerSendsTheMailThatTheAPIPromised(t *testing.T) {
 			if _, err := c.RequestCode(t.Context(), api.CodeRequest{Email: "ann@example.org", Purpose: api.PurposeRegister}); err != nil {
 				t.Fatal(err)
 			}
-			// Two polls of any consumer that ought not to be there.
+			// Wait for two polls of a consumer that should not exist.
 			for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 				if mails, err := c.DevMails(t.Context(), "ann@example.org"); err != nil || len(mails) != 0 {
 					t.Fatalf("without a worker: %d mails (%v), want none", len(mails), err)
@@ -65,15 +65,14 @@ func TestTheWorkerSendsTheMailThatTheAPIPromised(t *testing.T) {
 	}
 }
 
-// One node answers check-ins from Redis, another one takes them to SQL, and is killed
-// with some of them in hand. Whatever happens to it, everybody is answered, and in the
-// end SQL has each check-in once and as it was answered.
+// One node acknowledges check-ins from Redis, and another one writes them to SQL. The second is killed while it has
+// some of them. All users get responses, and in the end SQL has each check-in once, as it was acknowledged.
 func TestTheWorkerTakesToSQLWhatTheAPIAnswered(t *testing.T) {
 	t.Parallel()
 	cfg := sqldb.Config{URL: sqldbtest.Server(t).URL}
 	db := sqldbtest.Open(t, cfg)
 	people := enrol(t, db, rand.New(rand.NewPCG(1, 1)), 60)
-	if _, err := db.Writer().ExecContext(t.Context(), "DELETE FROM checkins"); err != nil { // a first day ever waits for the worker
+	if _, err := db.Writer().ExecContext(t.Context(), "DELETE FROM checkins"); err != nil { // a user's very first day waits for the worker
 		t.Fatal(err)
 	}
 	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
@@ -98,7 +97,7 @@ func TestTheWorkerTakesToSQLWhatTheAPIAnswered(t *testing.T) {
 			told[p.id] = got.At.UnixMilli()
 		}
 	}
-	// inSQL is who has a row there; a second one for a day cannot be.
+	// inSQL returns the users with a row; a second row for a day is impossible.
 	inSQL := func() map[string]int64 {
 		t.Helper()
 		rows, err := db.QueryContext(t.Context(), "SELECT user_id, at FROM checkins")
@@ -147,7 +146,7 @@ func TestTheWorkerTakesToSQLWhatTheAPIAnswered(t *testing.T) {
 	tap(held)
 	back.Kill()
 	tap(away)
-	// Where Redis is late, as on a machine that stalls, the API takes a check-in to SQL itself.
+	// If Redis responds late, as on a slow machine, the API writes a check-in to SQL itself.
 	there := inSQL()
 	if !slices.ContainsFunc(away, func(p *person) bool { return there[p.id] == 0 }) {
 		t.Error("SQL has all check-ins, and no worker took them there")
@@ -155,7 +154,7 @@ func TestTheWorkerTakesToSQLWhatTheAPIAnswered(t *testing.T) {
 
 	back.Start()
 	persisted(away)
-	// What the dead worker had in hand is taken over after a minute, or by a snapshot.
+	// Another worker takes over the dead worker's messages after a minute, or a snapshot writes them.
 	snapshot(t, cfg.URL)
 	persisted(people)
 	if there = inSQL(); !maps.Equal(there, told) {

@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// proxy sends connections to nodes that are ready, as one before them does.
+// proxy sends connections to ready nodes, as a load balancer does.
 type proxy []*node
 
 func (p proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -50,7 +50,7 @@ func (p proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return nil, errors.New("no node is ready")
 }
 
-// client is somebody's behind the proxy, with connections of its own.
+// client returns a user's client behind the proxy, with its own connections.
 func (p proxy) client(t *testing.T, who *person) *client.Client {
 	t.Helper()
 	transport := &http.Transport{DialContext: p.dial}
@@ -62,8 +62,8 @@ func (p proxy) client(t *testing.T, who *person) *client.Client {
 	return c
 }
 
-// Two nodes are restarted one after the other, as an upgrade has it: each is drained first, and ends by itself. People write
-// meanwhile, and others listen.
+// Two nodes are restarted one after the other, as in an upgrade. Each is drained first, and ends by itself. Meanwhile
+// users write and receive messages.
 func TestARollingRestartLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	cfg, redis := sqldb.Config{URL: sqldbtest.Server(t).URL}, redistest.Server(t).URL
@@ -73,10 +73,10 @@ func TestARollingRestartLosesNoMessage(t *testing.T) {
 	common := []string{"--sql", cfg.URL, "--redis", redis, "--dev=true", "--limits=false", "--gateway-drain-over", "1s", "--chats-messages-from", "everybody"}
 	nodes := proxy{newNode(t, env, common...), newNode(t, env, common...)}
 
-	// Bob's devices listen at both nodes.
+	// Bob's devices subscribe at both nodes.
 	const listeners = 6
 	var mu sync.Mutex
-	heard := make([]map[string]int, listeners) // how often a text came
+	heard := make([]map[string]int, listeners) // number of receptions by text
 	opened, lost := 0, 0
 	listening, hangUp := context.WithCancel(context.WithoutCancel(t.Context()))
 	var ended sync.WaitGroup
@@ -105,14 +105,14 @@ func TestARollingRestartLosesNoMessage(t *testing.T) {
 	}
 	eventually.True(t, "all to listen", func() bool { mu.Lock(); defer mu.Unlock(); return opened == listeners })
 
-	// Ann writes from four devices; what was not answered is sent again.
+	// Ann writes from four devices, and retries messages without a response.
 	writing, enough := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	var said []string
 	for w := range 4 {
 		c := nodes.client(t, ann)
 		writers.Go(func() {
-			pace := time.NewTicker(100 * time.Millisecond) // a socket that is away for seconds misses less than what is kept for it
+			pace := time.NewTicker(100 * time.Millisecond) // a socket that is disconnected for seconds misses less than the server stores
 			defer pace.Stop()
 			for n := 0; writing.Err() == nil; n++ {
 				name := fmt.Sprint("m", w, "-", n)
@@ -190,7 +190,7 @@ func TestARollingRestartLosesNoMessage(t *testing.T) {
 	t.Logf("%d messages, %d sockets opened %d times", len(said), listeners, opened)
 }
 
-// nodeID is the id of a node.
+// nodeID returns the id of a node.
 func nodeID(t *testing.T, redis string, n *node) string {
 	t.Helper()
 	out, err := exec.Command(stoaBinary(t), "nodes", "--redis", redis, "--json").Output()

@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// makesRoom makes a room on the page of rooms, and is in it then.
+// makesRoom creates a room on the page of rooms, and enters it.
 func (p *tab) makesRoom(name string) {
 	p.t.Helper()
 	p.button("New room")
@@ -24,7 +24,7 @@ func (p *tab) makesRoom(name string) {
 	p.says(".watch h1", name)
 }
 
-// moves has the page move as for a reader who has nothing against it; the headless shell may say otherwise.
+// moves sets the page's preference for motion; the headless shell may have another default.
 func (p *tab) moves(how string) {
 	p.t.Helper()
 	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: how}}})
@@ -33,16 +33,16 @@ func (p *tab) moves(how string) {
 	}
 }
 
-// shows waits until the video of the open room is somewhere: a JavaScript expression of v.
+// shows waits until an expression of v, the video of the open room, is true.
 func (p *tab) shows(what, expression string) {
 	p.t.Helper()
 	p.until(what, fmt.Sprintf(`((v) => v && v.readyState >= 1 && !v.error && (%s))(document.querySelector(".stage video"))`, expression))
 }
 
-// opens chooses one of the open room's lists: "chat", "list" or "people".
+// opens selects a tab of the open room: "chat", "list" or "people".
 func (p *tab) opens(tab string) { p.t.Helper(); p.click("[role=tab][data-tab=" + tab + "]") }
 
-// evaluated returns what a JavaScript expression is.
+// evaluated returns the value of a JavaScript expression.
 func evaluated[T any](p *tab, expression string) T {
 	p.t.Helper()
 	got, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
@@ -52,7 +52,7 @@ func evaluated[T any](p *tab, expression string) T {
 	return got
 }
 
-// A camera is published from a room, and seen by the others in it until it stops.
+// A camera is published from a room, and the other members see it until it stops.
 func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--live-udp", "127.0.0.1:0")
@@ -67,7 +67,8 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	bob.button("Come in")
 	bob.says(".watch h1", "On air")
 
-	// A member who may not control goes live: it is on the playlist, and whoever may puts it on.
+	// A member without the right to control publishes. The stream is on the playlist, and a member with the right plays
+	// it.
 	bob.opens("list")
 	bob.button("Go live with the camera")
 	bob.says(".items", "Live: Bob")
@@ -97,7 +98,8 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	ada.button("Play")
 	bob.shows("that it goes on", `!v.paused`)
 
-	// The publisher's session ends. The viewer learns it from the transport, seconds before the connection's state changes.
+	// The publisher's session ends. The viewer detects it from the transport, seconds before the state of the connection
+	// changes.
 	bob.do(chromedp.Evaluate[chromedp.Void](`(async () => {
 		const headers = { Authorization: "Bearer " + JSON.parse(localStorage.getItem("stoa.session")).access };
 		const { streams } = await (await fetch("/v1/streams", { headers })).json();
@@ -108,7 +110,7 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 		t.Errorf("the connection's states until then are %s", got)
 	}
 
-	// The camera stops: the item goes, and with it the stream.
+	// The camera stops: the item and its stream disappear.
 	bob.button("Stop the camera")
 	for _, p := range []*tab{ada, bob} {
 		p.says(".watch-side", "The playlist is empty.")
@@ -120,7 +122,7 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	bob.shows("a video again", `v.videoWidth === 480 && v.srcObject === null && document.querySelector(".seek").checkVisibility()`)
 }
 
-// Two people watch a video together in two windows, and a guest looks in.
+// Two users watch a video together in two windows, and a guest joins.
 func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -128,7 +130,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 		p.moves("no-preference")
 	}
 
-	// A room is made, and comes into nobody's list.
+	// A new room is in no other user's list.
 	ada.visit("#/rooms")
 	ada.says("[aria-label='My rooms']", "You are in no room")
 	ada.button("New room")
@@ -139,7 +141,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.says("[data-viewers]", "1 viewer")
 	ada.says(".stage-note", "Nothing is on.")
 
-	// Whoever has the link comes in.
+	// Any user with the link may join.
 	ada.button("Invite")
 	ada.button("Make a link")
 	ada.until("the link", `document.querySelector(".group-links .link-text")?.value.includes("/#/watch/")`)
@@ -158,7 +160,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	}
 	bob.until("no verbs for a member", `document.querySelector(".watch-side .members [aria-haspopup=menu]") === null`)
 
-	// A member adds to the playlist, and who may control puts it on.
+	// A member adds to the playlist, and a member with the right to control plays it.
 	bob.opens("list")
 	bob.button("Add the sample video")
 	ada.opens("list")
@@ -172,7 +174,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 		p.until("the other order", fmt.Sprintf(`document.querySelectorAll(".items li")[1]?.dataset.item === %q`, first))
 	}
 	bob.until("what is not his to choose", `document.querySelector(".controls button").disabled && document.querySelector(".seek").disabled && !document.querySelector(".items [aria-label^='Put']")`)
-	// The room repeats it: a machine that stalls for ten seconds does not end the story.
+	// The room repeats it, so that a stall of ten seconds does not end the story.
 	ada.button("Settings")
 	ada.fill("[name=loop]", "item")
 	ada.button("Save")
@@ -183,7 +185,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 		p.says(".items [aria-current=true]", "on now")
 	}
 
-	// What one does the other sees.
+	// Both see each action.
 	ada.button("Pause")
 	bob.shows("the pause", `v.paused`)
 	bob.says(".controls", "of 1:00")
@@ -202,13 +204,13 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	at := evaluated[float64](ada, `document.querySelector(".stage video").currentTime`)
 	bob.shows("the same moment", fmt.Sprintf(`Math.abs(v.currentTime - %f) < 0.05`, at))
 
-	// Comments fly, in a lane each, and no faster than the one before.
+	// Danmaku move in separate lanes, and none is faster than the one before it.
 	bob.typ("[name=danmaku]", "What a colour!")
 	bob.button("Let it fly")
 	for _, p := range []*tab{ada, bob} {
 		p.until("the comment, flying", `((e) => e?.textContent === "What a colour!" && e.getAnimations().length === 1)(document.querySelector(".flying"))`)
 	}
-	// Several at once: whenever one more flies, none may cover another, also where the first was not drawn for seconds.
+	// Several at once: none may cover another, even if the first was not drawn for seconds.
 	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		window.flown = window.covered = 0;
 		new MutationObserver((changes) => {
@@ -236,14 +238,14 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[name=danmaku_on]").click()`))
 	ada.shows("the video after a reload", fmt.Sprintf(`v.paused && Math.abs(v.currentTime - %f) < 0.05`, at))
 
-	// Who wants no movement sees it stand.
+	// For a user who prefers reduced motion, a danmaku does not move.
 	ada.moves("reduce")
 	bob.typ("[name=danmaku]", "Stand still")
 	bob.button("Let it fly")
 	ada.until("the comment, standing", `[...document.querySelectorAll(".flying.still")].some((e) => e.textContent === "Stand still")`)
 	ada.moves("no-preference")
 
-	// Chat, and a guest by the link.
+	// Chat, and a guest who joins by the link.
 	ada.typ("[name=say]", "Popcorn?")
 	ada.key(kb.Enter)
 	bob.opens("chat")
@@ -261,7 +263,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	guest.do(chromedp.Reload())
 	guest.says(".said-list", "Hello from outside")
 
-	// The owner gives, and takes out.
+	// The owner grants a right, and removes a member.
 	ada.opens("people")
 	ada.doesTo("Bob", "Let them control the player")
 	bob.until("a button for him", `!document.querySelector(".controls button").disabled`)
@@ -277,7 +279,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.until("the owner alone", `document.querySelectorAll(".watch-side .members li").length === 1`)
 }
 
-// A guest is taken out while their line is down: as it is back they are told, and stand at the door.
+// A guest is removed while the guest's line is cut. When it works again, the page reports that and shows the entrance.
 func TestAGuestWhoWasTakenOutMeanwhileIsTold(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--limits=false")
@@ -294,7 +296,7 @@ func TestAGuestWhoWasTakenOutMeanwhileIsTold(t *testing.T) {
 	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
 	guest := ada.stranger(line.url() + "/" + evaluated[string](ada, "location.hash"))
 	guest.typ("[name=guest_name]", "Visitor")
-	guest.do(chromedp.Evaluate[chromedp.Void](`((real) => void (Date.now = () => real() + 24 * 3600_000))(Date.now)`)) // a clock that is fast
+	guest.do(chromedp.Evaluate[chromedp.Void](`((real) => void (Date.now = () => real() + 24 * 3600_000))(Date.now)`)) // fast clock
 	guest.button("Come in as a guest")
 	guest.says(".watch h1", "Film night")
 	ada.opens("people")
@@ -308,7 +310,8 @@ func TestAGuestWhoWasTakenOutMeanwhileIsTold(t *testing.T) {
 	guest.says(".door", "Come in as a guest")
 }
 
-// slowsAnswers has the page keep the next answer to a GET whose path ends as window.slow says until window.late is called.
+// slowsAnswers is JavaScript that delays the next response to a GET whose path ends with window.slow, until window.late
+// is called.
 const slowsAnswers = `(() => {
 	const real = window.fetch;
 	window.slow = "";
@@ -321,7 +324,7 @@ const slowsAnswers = `(() => {
 	};
 })()`
 
-// Answers and events come in any order; what is shown in the end is what was changed last.
+// Responses and events arrive in any order. In the end, the page shows the newest state.
 func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	t.Parallel()
 	ada, bob, line := twoFriends(t, "--limits=false")
@@ -339,14 +342,14 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	bob.says(".watch h1", "Room")
 	bob.do(chromedp.Evaluate[chromedp.Void](slowsAnswers))
 	said := 0
-	// heard returns when all events until here have come to bob.
+	// heard returns after bob has received all events so far.
 	heard := func() {
 		t.Helper()
 		said++
 		ada.ask("POST", room+"/chat", fmt.Sprintf(`{"text":"line %d."}`, said))
 		bob.says(".said-list", fmt.Sprintf("line %d.", said))
 	}
-	// late has an answer that the first change has the page ask for come after the second change.
+	// late delays the response to the request that the first change causes until after the second change.
 	late := func(path string, first, second func()) {
 		t.Helper()
 		bob.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`window.late = undefined; slow = %q`, path)))
@@ -391,7 +394,7 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	bob.says(".watch h1", "Five")
 	bob.until("a field to write in", `document.querySelector("[name=say]").checkVisibility()`)
 
-	// More is said while he is cut off than one page has.
+	// While he is cut off, more messages are sent than one page has.
 	line.cut()
 	for range 120 {
 		said++
@@ -403,7 +406,7 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	bob.says(".said-list", "line 1.")
 	bob.until("each line in its place", `((all) => all.length > 120 && all.every((seq, i) => seq === i + 1))([...document.querySelectorAll(".said-list [data-seq]")].map((p) => Number(p.dataset.seq)))`)
 
-	// Comments that are on their way as all are taken away do not fly.
+	// Danmaku in flight are not shown after all of them were cleared.
 	ada.ask("POST", room+"/danmaku", `{"text":"Spoiler","color":16777215}`)
 	if _, err := chromedp.Call(bob.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsAnswers + `; slow = "/scene"`}); err != nil {
 		t.Fatal(err)
@@ -413,12 +416,12 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	ada.ask("DELETE", room+"/danmaku", "")
 	heard()
 	bob.do(chromedp.Evaluate[chromedp.Void](`late()`))
-	bob.says(".watch h1", "Five") // of the same answer
+	bob.says(".watch h1", "Five") // from the same response
 	if evaluated[bool](bob, `document.querySelector(".flying") !== null`) {
 		t.Error("a comment flies that was taken away")
 	}
 
-	// Notices, too.
+	// The same for notices.
 	bob.visit("#/notices")
 	bob.says("h1", "Notices")
 	bob.do(chromedp.Evaluate[chromedp.Void](`slow = "/notices"; window.late = undefined`))
@@ -432,7 +435,7 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	bob.until("both", `["First group", "Second group"].every((name) => document.querySelector(".notices").textContent.includes(name))`)
 }
 
-// All who have a room open hear of a change at the same moment, and ask for no more than what is shown and has changed.
+// All viewers of a room receive a change at the same moment. Each requests only the changed data that it shows.
 func TestARoomAsksForNoMoreThanItHasTo(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
@@ -472,7 +475,7 @@ func TestARoomAsksForNoMoreThanItHasTo(t *testing.T) {
 	}
 }
 
-// A player whose video could not be had, or whose link is over, gets it as soon as it is there again.
+// A player whose video failed to load, or whose link has expired, loads it as soon as it is available.
 func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	t.Parallel()
 	p := browse(t, serve(t, "--limits=false", "--files-link-for=10s")+"/")
@@ -486,13 +489,13 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	}
 	p.chooses(".items-add input[type=file]", film)
 	p.says(".items", "sample.webm")
-	// The room repeats it: it has no end that comes before the pause.
+	// The room repeats it, so that it does not end before the pause.
 	p.button("Settings")
 	p.fill("[name=loop]", "item")
 	p.button("Save")
 	p.lacks("dialog")
 
-	// The node is about to stop when the page asks it where the video is.
+	// The node drains when the page requests the video's link.
 	p.refusesOnce("GET", "/source", http.StatusServiceUnavailable, "node.draining")
 	p.button("Put on sample.webm")
 	p.until("a refusal", "refused")
@@ -500,7 +503,7 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	p.button("Pause")
 	p.shows("the pause", `v.paused`)
 
-	// The browser has forgotten what it has loaded, and fetches it anew; a link is not good for as long as a film lasts.
+	// The browser has evicted the loaded data and loads it again. A link is valid for less time than a film takes.
 	p.do(chromedp.Evaluate[chromedp.Void](`window.over = false; setInterval(async () => (over ||= (await fetch(document.querySelector(".stage video").src, { headers: { Range: "bytes=0-0" } })).status === 404), 500)`))
 	p.until("the end of the link", "over")
 	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
@@ -518,7 +521,7 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	p.shows("the video with another link", `v.duration === 60`)
 	p.lacks(".stage-note:not(:empty)")
 
-	// From here on it breaks each time that its beginning has come.
+	// From here on, the video breaks each time after its beginning has loaded.
 	p.do(chromedp.Evaluate[chromedp.Void](`(() => {
 		const video = document.querySelector(".stage video");
 		let error = null;
@@ -539,7 +542,8 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	}
 }
 
-// The one player that can tell of the end of an item is refused: it tells again, and the next item follows.
+// The server refuses the only player that can report the end of an item. The player reports it again, and the next item
+// follows.
 func TestTheNextItemFollowsThoughItsPlayerIsRefusedInTheBrowser(t *testing.T) {
 	t.Parallel()
 	p := browse(t, serve(t, "--limits=false")+"/")
@@ -562,11 +566,12 @@ func TestTheNextItemFollowsThoughItsPlayerIsRefusedInTheBrowser(t *testing.T) {
 	p.until("the second item", `document.querySelectorAll(".items li")[1].matches("[aria-current=true]")`)
 	nearEnd()
 	p.says(".stage-note", "Nothing is on.")
-	p.button("Play") // the playlist begins again
+	p.button("Play") // the playlist restarts
 	p.until("the first item", `document.querySelectorAll(".items li")[0].matches("[aria-current=true]")`)
 }
 
-// A room with a password is found in the list; all of it can be read on a phone, in light and dark, by the keyboard and in Chinese.
+// A room with a password is found in the list. All of it is legible on a phone, in light and dark, by the keyboard and
+// in Chinese.
 func TestRoomsAreFoundAndLegible(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
@@ -592,7 +597,7 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	ada.typ("[name=source]", "http://example.org/film.mp4")
 	ada.click(".items-add form [type=submit]")
 	ada.says(".items-add .fault:not(:empty)", "https")
-	ada.fill("[name=source]", "https://example.org/%D6%D0%CE%C4.mp4") // in GBK, as many servers in China have it
+	ada.fill("[name=source]", "https://example.org/%D6%D0%CE%C4.mp4") // in GBK, as on many servers in China
 	ada.click(".items-add form [type=submit]")
 	ada.says(".items", "%D6%D0%CE%C4.mp4")
 
@@ -614,7 +619,7 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	bob.button("Come in")
 	bob.says(".watch h1", "Open air")
 
-	// The keyboard walks through it.
+	// The keyboard reaches every tab.
 	bob.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[role=tab][data-tab=chat]").focus()`))
 	bob.key(kb.ArrowRight)
 	bob.on("Playlist")
@@ -639,7 +644,7 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	ada.until("a phone in Chinese", "document.documentElement.scrollWidth <= innerWidth")
 }
 
-// What is typed while a line is on its way stays; a line that could not be sent comes back before it.
+// Text that is typed while a message is in flight stays. A message that could not be sent is inserted before it.
 func TestWhatIsTypedInARoomMeanwhileStays(t *testing.T) {
 	t.Parallel()
 	p := browse(t, serve(t, "--limits=false")+"/")
@@ -665,7 +670,7 @@ func TestWhatIsTypedInARoomMeanwhileStays(t *testing.T) {
 	p.until("the line that was refused", say("How are you"))
 }
 
-// A room that cannot be read says so, and is read at another try.
+// A room that cannot be loaded shows an error, and is loaded at the next try.
 func TestARoomThatCouldNotBeReadIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	ada, bob := adaInTwoTabs(t)

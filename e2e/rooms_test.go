@@ -18,13 +18,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// older reports whether a register is from before another.
+// older reports whether a register is older than another.
 func older(a, b api.Playback) bool {
 	return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Version, b.Version)) < 0
 }
 
-// A node is killed in the midst of commands, then SQL, then Redis with all that it has. What was acknowledged of a room is
-// there at the other node; of a Redis that lost everything only what moved the room within one item may be gone.
+// A node is killed during commands, then SQL, then Redis with all its data. The other node has all acknowledged state
+// of a room. If Redis lost everything, only moves within one item may be lost.
 func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -50,7 +50,7 @@ func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// do sends a command at a node, by what was acknowledged last.
+	// do sends a command at a node, with the version of the last acknowledged state.
 	do := func(c *client.Client, what api.PlaybackCommand) error {
 		what.Generation, what.Version = state.Generation, state.Version
 		got, err := c.Command(ctx, room, what)
@@ -59,8 +59,8 @@ func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 		}
 		return err
 	}
-	// looks asks a node until it answers nothing from before what was acknowledged; while Redis does not answer in time, a
-	// node has the checkpoint only.
+	// looks requests the playback until the response is not older than the acknowledged state. While Redis does not
+	// respond in time, a node has only the checkpoint.
 	looks := func(c *client.Client, when string) api.Playback {
 		t.Helper()
 		var got api.Playback
@@ -72,7 +72,7 @@ func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 		})
 		return got
 	}
-	// catchUp takes what a command without an answer may have done.
+	// catchUp stores the effect of a command without a response.
 	catchUp := func(c *client.Client) {
 		if got, err := c.Playback(ctx, room); err == nil && !older(got, state) {
 			state = got
@@ -98,7 +98,7 @@ func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 		}
 		err := do(there, api.PlaybackCommand{Do: "seek", Position: int64(commands)})
 		if refused, _ := errors.AsType[*client.Error](err); refused != nil && refused.Code == "room.state_away" {
-			catchUp(there) // Redis did not answer in time, and may have done it
+			catchUp(there) // Redis did not respond in time, and may have run it
 		} else if refused != nil {
 			t.Fatalf("a command is refused: %v", err)
 		} else if err != nil {
@@ -107,7 +107,7 @@ func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 	}
 	enough()
 	<-killed
-	state = looks(ann, "after the node was killed") // the command that was not answered may have been done
+	state = looks(ann, "after the node was killed") // the command without a response may have run
 	t.Logf("%d commands until the node was killed", commands)
 	eventually.NoError(t, "a command at the other node", func() error {
 		catchUp(ann)
@@ -147,8 +147,8 @@ func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
 	}
 }
 
-// Who watches at a node that was killed is not counted any more once its lease has ended, and a room needs no worker
-// from one command to the next.
+// A viewer at a killed node no longer counts after the node's lease has expired. A room needs no worker between two
+// commands.
 func TestARoomOutlivesAGatewayAndAWorker(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -211,7 +211,7 @@ func TestARoomOutlivesAGatewayAndAWorker(t *testing.T) {
 	say("Then let us begin.", moved)
 }
 
-// viewer keeps what was said in a room that it watches.
+// viewer records the chat of a room that it watches.
 type viewer struct {
 	mu   sync.Mutex
 	said []string
@@ -223,7 +223,7 @@ func (v *viewer) heard(text string) bool {
 	return slices.Contains(v.said, text)
 }
 
-// watchRoom has a user watch a room at a node until the test ends.
+// watchRoom lets a user watch a room at a node until the test ends.
 func watchRoom(t *testing.T, n *node, who *client.Client, room string) *viewer {
 	t.Helper()
 	c, err := client.New(n.URL(), client.WithTokens(who.Tokens()))

@@ -19,8 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// holdsBack has the page keep the first request of a method for a path until window.send is called, and count in
-// window.statuses how such requests were answered.
+// holdsBack delays the page's first request of a method for a path until window.send is called. It records the statuses
+// of such requests in window.statuses.
 func (p *tab) holdsBack(method, path string) {
 	p.t.Helper()
 	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
@@ -36,7 +36,7 @@ func (p *tab) holdsBack(method, path string) {
 	})()`, method, path)))
 }
 
-// refusesOnce has the page's first request of a method for a path that ends so be refused; window.refused tells.
+// refusesOnce refuses the page's first request of a method for a path with that end. Then window.refused is true.
 func (p *tab) refusesOnce(method, path string, status int, code string) {
 	p.t.Helper()
 	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
@@ -50,7 +50,7 @@ func (p *tab) refusesOnce(method, path string, status int, code string) {
 	})()`, method, path, code, status)))
 }
 
-// adaInTwoTabs are two tabs of a browser in which Ada has signed up.
+// adaInTwoTabs returns two tabs of a browser after Ada has registered.
 func adaInTwoTabs(t *testing.T) (p, other *tab) {
 	p = browse(t, serve(t, "--limits=false")+"/")
 	p.signUp("ada@example.com", "Ada", "correct horse")
@@ -60,7 +60,7 @@ func adaInTwoTabs(t *testing.T) (p, other *tab) {
 	return p, other
 }
 
-// sendsAfterBobLoggedIn has what [tab.holdsBack] keeps of Ada go out once Bob is logged in.
+// sendsAfterBobLoggedIn sends Ada's request that [tab.holdsBack] delays after Bob has logged in.
 func (p *tab) sendsAfterBobLoggedIn(other *tab) {
 	p.t.Helper()
 	other.button("Log out")
@@ -70,7 +70,7 @@ func (p *tab) sendsAfterBobLoggedIn(other *tab) {
 	p.until("the answer", "statuses.length > 0")
 }
 
-// leavesBobLoggedIn is sendsAfterBobLoggedIn, whose answer must not concern Bob.
+// leavesBobLoggedIn is sendsAfterBobLoggedIn for a request whose response must not affect Bob.
 func (p *tab) leavesBobLoggedIn(other *tab) {
 	p.t.Helper()
 	p.sendsAfterBobLoggedIn(other)
@@ -81,13 +81,14 @@ func (p *tab) leavesBobLoggedIn(other *tab) {
 	other.says(".home h1", "Bob")
 }
 
-// settles gives what the page does with an answer that has come its time: some other questions are answered meanwhile.
+// settles gives the page time to process the last response: it waits for responses to some other requests.
 func (p *tab) settles() {
 	p.t.Helper()
 	p.do(chromedp.Evaluate[chromedp.Void](`(async () => { for (let i = 0; i < 5; i++) await (await fetch("/healthz")).text(); })()`, chromedp.EvalAwaitPromise))
 }
 
-// Ada logs out over a line that stands still, and again in another tab, where Bob logs in before the first try is answered.
+// Ada logs out over a slow connection, and again in another tab. Bob logs in there before the first try gets a
+// response.
 func TestALogOutThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
 	t.Parallel()
 	p, other := adaInTwoTabs(t)
@@ -97,7 +98,7 @@ func TestALogOutThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
 	p.leavesBobLoggedIn(other)
 }
 
-// Ada checks in over a line that stands still; in another tab she logs out, and Bob logs in, before her second try is refused.
+// Ada checks in over a slow connection. In another tab she logs out, and Bob logs in, before her second try is refused.
 func TestARequestThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
 	t.Parallel()
 	p, other := adaInTwoTabs(t)
@@ -108,7 +109,7 @@ func TestARequestThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
 	p.leavesBobLoggedIn(other)
 }
 
-// Ada sends a file over a line that stands still; she logs out, and Bob logs in before the server has answered.
+// Ada sends a file over a slow connection. She logs out, and Bob logs in before the server has responded.
 func TestAFileOfOneUserIsNotUploadedByTheNext(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
@@ -131,7 +132,7 @@ func TestAFileOfOneUserIsNotUploadedByTheNext(t *testing.T) {
 	bob.lacks(".stored")
 }
 
-// The token runs out in the middle of an upload, while the server cannot be reached.
+// The token expires in the middle of an upload, while the server cannot be reached.
 func TestAFileGoesOnWhoseTokenCouldNotBeRenewedAtOnce(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
@@ -162,7 +163,7 @@ func TestAFileGoesOnWhoseTokenCouldNotBeRenewedAtOnce(t *testing.T) {
 	}
 }
 
-// proxyTo hands requests on to a server, as of the host for which they are.
+// proxyTo forwards requests to a server with their original host.
 func proxyTo(t *testing.T, server string) *httputil.ReverseProxy {
 	t.Helper()
 	to, err := url.Parse(server)
@@ -175,8 +176,8 @@ func proxyTo(t *testing.T, server string) *httputil.ReverseProxy {
 	}}
 }
 
-// upgraded stands before a server. Once a newer one is there, the page has another script, and a part of the old page,
-// whose name begins with gone, is not to be had before the new page was asked for.
+// upgraded is a proxy in front of a server. After newer is set, the page has another script. A part of the old page,
+// whose name begins with gone, is missing until the new page was requested.
 func upgraded(t *testing.T, server, gone string) (at string, newer *atomic.Bool) {
 	t.Helper()
 	const script = "/assets/index-"
@@ -252,7 +253,8 @@ func TestAPageOfBeforeAnUpgradeIsLoadedAnewInABrowserThatKeepsNothing(t *testing
 	p.until("the newer page", `document.querySelector("script[type=module]")?.src.includes("/assets/index-newer-")`)
 }
 
-// failsOnce is a proxy before a server, whose first answer for an asset that begins with name is a script that fails.
+// failsOnce is a proxy in front of a server. Its first response for an asset whose name begins with name is a script
+// that fails.
 func failsOnce(t *testing.T, server, name string) string {
 	t.Helper()
 	var failed atomic.Bool
@@ -269,7 +271,8 @@ func failsOnce(t *testing.T, server, name string) string {
 	return front.URL
 }
 
-// A browser does not ask again for a module that has failed once; older ones not even for one that did not come.
+// A browser does not request a module again that has failed once. Older browsers do not even retry a module that failed
+// to load.
 func TestAPartOfThePageThatFailedOnceComes(t *testing.T) {
 	t.Parallel()
 	p := browse(t, failsOnce(t, serve(t), "live-")+"/")
@@ -283,7 +286,7 @@ func TestAPartOfThePageThatFailedOnceComes(t *testing.T) {
 	other.says("main h1", "Notices")
 }
 
-// The texts of a language are a file of their own; without it the page is there all the same.
+// The texts of a language are in a separate file; the page works without it.
 func TestAPageWithoutTheTextsOfItsLanguageIsEnglish(t *testing.T) {
 	t.Parallel()
 	p := browse(t, serve(t)+"/")
@@ -299,7 +302,7 @@ func TestAPageWithoutTheTextsOfItsLanguageIsEnglish(t *testing.T) {
 	p.says(".pitch h1", "A social backend")
 }
 
-// The server cannot be told that the device is logged out, and would go on sending pushes to it.
+// The log-out does not reach the server, which would continue to send pushes to the device.
 func TestALogOutThatTheServerIsNotToldOfEndsPushes(t *testing.T) {
 	t.Parallel()
 	p := browse(t, serve(t)+"/")

@@ -13,14 +13,14 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chooses gives a file to the field of the page that takes one.
+// chooses selects a file in the page's file field.
 func (p *tab) chooses(css, file string) {
 	p.t.Helper()
 	p.until("the field for a file", fmt.Sprintf("document.querySelector(%q) !== null", css))
 	p.do(chromedp.SetUploadFiles(chromedp.CSS(css), []string{file}))
 }
 
-// A file goes from one to another; the line is cut in the middle, and what arrives is whole.
+// A file is sent from one user to another. The line is cut in the middle, and the received file is complete.
 func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	t.Parallel()
 	ada, bob, l := twoFriends(t)
@@ -32,7 +32,7 @@ func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Bob offers; Ada, who is elsewhere, finds the offer and accepts.
+	// Bob offers a file; Ada, on another page, finds the offer and accepts.
 	ada.visit("#/chats")
 	bob.chooses("input[name=offer]", name)
 	bob.says(".transfer", "Waits for Ada to accept it.")
@@ -66,14 +66,14 @@ func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 		t.Errorf("the file that arrived has SHA-256 %s, want %x", sum, want)
 	}
 
-	// The button of the page leads to the same file.
+	// The button of the page downloads the same file.
 	ada.do(chromedp.Evaluate[chromedp.Void](`HTMLAnchorElement.prototype.click = function () { document.body.dataset.saved = this.download + " " + this.pathname; }`))
 	ada.button("Save the file")
 	ada.until("the download", `/^plan of the boathouse.pdf \/v1\/files\/./.test(document.body.dataset.saved)`)
 	ada.button("Remove it")
 	bob.says(".transfer", "Not here any more.")
 
-	// A page that was closed goes on with the file once it is chosen again, and with no other.
+	// A page that was closed resumes with the same file after the user has selected it again, and with no other file.
 	bob.chooses("input[name=offer]", name)
 	ada.until("another one", `document.querySelectorAll(".transfer").length === 2`)
 	bob.do(chromedp.Reload())
@@ -88,7 +88,7 @@ func TestAFileIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	bob.chooses(".transfer input[type=file]", name)
 	ada.until("the second", `document.querySelector(".transfer:last-of-type").dataset.status === "done"`)
 
-	// Refused, both see it; what the server does not take is said.
+	// Both users see a rejection; the page shows the server's refusal.
 	bob.chooses("input[name=offer]", other)
 	ada.button("Reject")
 	ada.says(".transfer:last-of-type", "You did not want it.")

@@ -13,23 +13,22 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// What follows from the log, computed a second time and as simply as can be:
-// nothing here is shared with the server.
+// The results are computed from the log a second time, in the simplest way, and share no code with the server.
 
-// The kinds of a day in the log; the other kinds cover.
+// The kinds of a day in the log; all other kinds are covered days.
 const (
 	tapped = 1
 	madeUp = 2
 	frozen = 3
 )
 
-// The rules of the freezes that the nodes run with: those by default.
+// The nodes' rules of the freezes: the defaults.
 const (
 	freezeEvery = 10
 	freezeMax   = 2
 )
 
-// board is one ranking. A season counts the days signed from first to last.
+// board is one leaderboard. A season counts the days signed from first to last.
 type board struct {
 	name, season string
 	first, last  int
@@ -37,8 +36,7 @@ type board struct {
 
 func (b board) path() string { return "/v1/checkin/boards/" + b.name + "?season=" + b.season }
 
-// boardsOf has those for all time, and the week and the month that have begun in
-// every zone.
+// boardsOf returns the boards for all time, and those of the week and the month that have begun in every zone.
 func boardsOf(now time.Time) []board {
 	t := now.UTC().Add(-12 * time.Hour)
 	day := int(t.Unix() / 86400)
@@ -62,7 +60,7 @@ type logRow struct {
 
 func (r logRow) signs() bool { return r.kind == tapped || r.kind == madeUp }
 
-// standing is what a status says.
+// standing has the figures of a status.
 type standing struct {
 	day                    string
 	today, yesterday       bool
@@ -75,7 +73,7 @@ func statusOf(s api.CheckinStatus) standing {
 
 func date(day int) string { return time.Unix(int64(day)*86400, 0).UTC().Format(time.DateOnly) }
 
-var locations sync.Map // by zone: each is a file
+var locations sync.Map // by zone, because each is a file
 
 func location(zone string) *time.Location {
 	loc, ok := locations.Load(zone)
@@ -89,23 +87,22 @@ func location(zone string) *time.Location {
 	return loc.(*time.Location)
 }
 
-// dayIn is the number of the date that a calendar on the wall shows.
+// dayIn returns the number of the local date in a zone.
 func dayIn(zone string, now time.Time) int {
 	loc := location(zone)
 	y, m, d := now.In(loc).Date()
 	return int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400)
 }
 
-// noon is the middle of a date there.
+// noon returns the middle of a date in a zone.
 func noon(zone string, day int) time.Time {
 	loc := location(zone)
 	y, m, d := time.Unix(int64(day)*86400, 0).UTC().Date()
 	return time.Date(y, m, d, 12, 0, 0, 0, loc)
 }
 
-// covered returns the days behind the newest row that freezes cover, if nothing
-// is signed before today: the first few of a gap behind a streak, for as many
-// freezes as were earned and not yet spent.
+// covered returns the days after the newest row that freezes cover if nothing is signed before today. These are the
+// first days of a gap after a streak, one for each earned and unspent freeze.
 func covered(rows []logRow, today int) (days []int) {
 	if len(rows) == 0 {
 		return nil
@@ -130,7 +127,7 @@ func covered(rows []logRow, today int) (days []int) {
 	return days
 }
 
-// shown is the log as users see it: with the days that freezes cover as yet.
+// shown returns the log as users see it, with the days that freezes cover so far.
 func shown(rows []logRow, today int) []logRow {
 	rows = slices.Clone(rows)
 	for _, d := range covered(rows, today) {
@@ -167,8 +164,7 @@ func standingOn(today int, rows []logRow) standing {
 	return s
 }
 
-// calendar is the days of a year or month, given as the beginning of a date, of
-// the log as shown.
+// calendar returns the days of a year or month in the shown log. prefix is the beginning of their dates.
 func calendar(rows []logRow, prefix string) (signed, covered []string) {
 	for _, r := range rows {
 		switch d := date(r.day); {
@@ -182,23 +178,21 @@ func calendar(rows []logRow, prefix string) (signed, covered []string) {
 	return signed, covered
 }
 
-// place is where a user belongs on a board. Who reached a value in the same
-// second as others may stand anywhere among them.
+// place is a user's place on a board. Users who reached a value in the same second may have any order among them.
 type place struct {
 	value, first, last int
-	shared             int // the first place of all who have the value
+	shared             int // the first place of all users with the value
 }
 
-// sharedBeyond is the rank from which a board may give all users of one value
-// the same place.
+// sharedBeyond is a rank: from there on, a board may give all users of one value the same place.
 const sharedBeyond = 1000
 
 func (p place) takes(rank int) bool {
 	return p.first <= rank && rank <= p.last || p.first > sharedBeyond && rank == p.shared
 }
 
-// lastRun returns the newest rows between which no day is missing: a streak was reached
-// with the last of these that was written.
+// lastRun returns the newest rows without a missing day between them. A streak was reached with the row among these
+// that was written last.
 func lastRun(rows []logRow) []logRow {
 	i := len(rows) - 1
 	for i > 0 && rows[i-1].day == rows[i].day-1 {
@@ -260,7 +254,7 @@ func ranking(persons []*person, rows map[string][]logRow, now time.Time, b board
 	return places, len(all)
 }
 
-// log reads SQL: the rows of each user in order of days.
+// log reads SQL and returns the rows of each user in order of days.
 func (w *world) log() map[string][]logRow {
 	w.t.Helper()
 	rows, err := w.db.QueryContext(w.t.Context(), "SELECT user_id, day, at, kind, words FROM checkins ORDER BY user_id, day")
@@ -283,8 +277,8 @@ func (w *world) log() map[string][]logRow {
 	return all
 }
 
-// judge compares SQL with what the callers know: nothing acknowledged is
-// missing, nothing is there twice or half, and nothing that nobody asked for.
+// judge compares SQL with the records of the callers. Each acknowledged row exists once and is complete, and no row
+// exists without a request.
 func (w *world) judge(log map[string][]logRow) {
 	w.t.Helper()
 	ours := map[string]bool{}
@@ -324,7 +318,8 @@ func (w *world) judge(log map[string][]logRow) {
 		case added[0].day != want.day || added[0].kind != want.kind || added[0].words != want.words:
 			w.bad("%s: SQL has %+v, want %+v", p.id, added[0], want)
 		case w.first != nil && p.open > 0 && len(p.told) > 0 && added[0].at < p.told[0].UnixMilli():
-			// A request that nobody answered came before, to a node that took Redis for away and was killed with it.
+			// An earlier request got no response, because its node considered Redis unavailable and was killed together with
+			// it.
 		case !p.at.IsZero() && !slices.ContainsFunc(p.told, func(at time.Time) bool { return at.UnixMilli() == added[0].at }):
 			w.bad("%s was told %s and SQL has %s", p.id, p.told, time.UnixMilli(added[0].at).UTC())
 		case slices.ContainsFunc(covers, func(r logRow) bool { return r.at != added[0].at || r.words != 0 }):
@@ -342,17 +337,17 @@ func (w *world) judge(log map[string][]logRow) {
 	}
 }
 
-// settle has the callers pause and compares everything: what SQL must have, and what
-// the nodes come to say of the given persons and of the boards.
+// settle pauses the callers and compares everything: the rows of SQL, and what the nodes return about the given persons
+// and the boards.
 func (w *world) settle(persons []*person) {
 	w.t.Helper()
 	healed := time.Now()
 	w.calm.Lock()
 	defer w.calm.Unlock()
 	var log map[string][]logRow
-	defer func() { w.judge(log) }() // also when the nodes never agree
+	defer func() { w.judge(log) }() // also if the nodes never agree
 	eventually.Equal(w.t, fmt.Sprintf("the nodes to say what SQL has, after %q", w.inflicted), "", func() string {
-		took := time.Since(healed) // the comparison takes its own time
+		took := time.Since(healed) // the comparison itself takes time
 		log = w.log()
 		wrong := w.compare(log, persons)
 		if len(wrong) == 0 {
@@ -364,14 +359,14 @@ func (w *world) settle(persons []*person) {
 	})
 }
 
-// settleAll is settle for everybody who may have checked in, and some who did not.
+// settleAll is settle for all persons who may have checked in, and some who did not.
 func (w *world) settleAll() {
 	w.t.Helper()
 	begun := w.persons[:min(w.upTo(w.released.Load())+50, len(w.persons)-w.reserved)]
 	w.settle(slices.Concat(begun, w.persons[len(w.persons)-w.reserved:]))
 }
 
-// compare asks the nodes and returns what they say otherwise than the log.
+// compare requests the state from the nodes and returns the differences from the log.
 func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []string) {
 	w.t.Helper()
 	var mu sync.Mutex
@@ -415,7 +410,7 @@ func (w *world) compare(log map[string][]logRow, persons []*person) (wrong []str
 			}
 		}
 		if len(wrong) > 0 {
-			return wrong // many questions more would only hold up who is at work on it
+			return wrong // more requests would only delay the current work
 		}
 		ranks := map[int]string{}
 		each(persons, func(i int, p *person) {

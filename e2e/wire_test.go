@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// wire is a TCP proxy that can swallow everything, so that what a node sends to
-// Redis never arrives. A connection of which it swallowed something is closed when more
-// comes afterwards: no network loses a part of a stream and passes on the rest.
+// wire is a TCP proxy that can swallow everything, so that a node's data never reaches Redis. It closes a connection
+// with swallowed data when more data comes afterwards, because no network loses a part of a stream and delivers the
+// rest.
 type wire struct {
 	ln     net.Listener
 	to     string

@@ -34,12 +34,12 @@ var (
 
 const callers = 64
 
-// patience ends what would hang. It decides nothing: whatever is waited for takes a
-// small part of it, also on a machine that stalls.
+// patience bounds a test that hangs. No result depends on it: every wait takes a small part of it, even on a slow
+// machine.
 const patience = time.Minute
 
-// world is some nodes on one SQL, and callers who keep their own log of what
-// they asked and what they were told, outside of all processes.
+// world is some nodes on one SQL, and callers outside of all processes. The callers record their requests and
+// responses.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand // of the story; callers have their own
@@ -49,54 +49,54 @@ type world struct {
 	persons []*person
 	boards  []board
 	hc      *http.Client
-	think   time.Duration // a caller pauses for up to this long
-	pace    int           // new persons a second while something is away
+	think   time.Duration // maximum pause of a caller
+	pace    int           // new persons per second during a failure
 
-	reserve, reserved int       // persons at the end for [world.late], and those taken
-	also              []*person // that the round looks at
+	reserve, reserved int       // persons at the end for [world.late], and the number already used
+	also              []*person // additional persons that the round compares
 
-	// What may excuse a request that fails. Redis is no excuse.
+	// Possible excuses of a failed request. Redis is no excuse.
 	nodesDie, sqlDies atomic.Bool
 	first             *redisFirst // nil in durable-first mode
 
-	next, released atomic.Int64 // persons begun, and allowed to begin
+	next, released atomic.Int64 // number of persons that have begun, and that may begin
 	over           atomic.Bool
-	calm           sync.RWMutex // held by a caller during each request
-	used           sync.Map     // connections that a request was sent on
+	calm           sync.RWMutex // locked for reading during each request
+	used           sync.Map     // connections that have carried a request
 
 	mu                     sync.Mutex
 	complaints             int
 	lateReads              []lateRead
 	oldReads               []oldRead
 	answers, refused, lost int
-	slowest                time.Duration // answer
+	slowest                time.Duration // the slowest response
 	converged              time.Duration // the longest wait after a failure
 	inflicted              []string
-	settled                []time.Time // when everything was right
+	settled                []time.Time // times when everything was correct
 }
 
-// person is a user with a token and a history, put into SQL as the server itself
-// would, and what was asked and told in that user's name.
+// person is a user with a token and a history, written to SQL in the form of the server. It also has the requests and
+// responses in that user's name.
 type person struct {
 	id, token     string
 	zone          string
-	words         int      // that each of the person's check-ins carries
-	history       []logRow // up to yesterday
+	words         int      // the words of each of the person's check-ins
+	history       []logRow // until yesterday
 	today         int
-	makes         int      // the day that the person makes up; 0: checks in for today
-	frozen        []int    // the days that freezes cover with today's check-in
-	before, after standing // where the history leaves the user, without and with that
-	half          standing // with today's check-in, and its freezes not yet written
+	makes         int      // the day that the person makes up; 0 for a check-in today
+	frozen        []int    // days that freezes cover with today's check-in
+	before, after standing // state after the history, without and with the request
+	half          standing // with today's check-in, before its freezes are written
 
 	mu    sync.Mutex
 	asked int
-	open  int // asked, and nobody said what became of it
-	news  int // answers that claimed to be the first
+	open  int // number of requests with an unknown outcome
+	news  int // number of responses that claimed to be the first
 	at    time.Time
-	told  []time.Time // all that at has been
+	told  []time.Time // all values that at has had
 }
 
-// row is what the person's request adds to the log.
+// row returns the row that the person's request adds to the log.
 func (p *person) row() logRow {
 	if p.makes != 0 {
 		return logRow{day: p.makes, kind: madeUp}
@@ -110,8 +110,7 @@ func (p *person) acked() bool {
 	return !p.at.IsZero()
 }
 
-// newWorld starts a node for each list of arguments, on the given SQL, with
-// people enrolled.
+// newWorld starts a node for each list of arguments on the given SQL, and enrols people.
 func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *world {
 	t.Helper()
 	w := &world{t: t, seed: *seedFlag, think: 800 * time.Millisecond, pace: 40}
@@ -129,7 +128,7 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 		}
 		w.nodes = append(w.nodes, newNode(t, env, append([]string{"--limits=false", "--dev=true"}, args...)...))
 	}
-	// Connections end here before the server ends them, which would fail a request that comes just then.
+	// The client closes idle connections before the server does, which could fail a request at that moment.
 	w.hc = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: callers, IdleConnTimeout: time.Minute}}
 	t.Cleanup(func() {
 		w.hc.CloseIdleConnections()
@@ -143,8 +142,7 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 	return w
 }
 
-// crowd has 64 callers ask until the test ends. New persons check in as the
-// story releases them.
+// crowd runs 64 callers until the test ends. New persons check in when the story releases them.
 func (w *world) crowd() {
 	var wg sync.WaitGroup
 	for i := range callers {
@@ -189,8 +187,7 @@ func (w *world) askSomething(rng *rand.Rand) {
 	}
 }
 
-// known returns somebody who has begun, half the time one of the latest: they
-// may be under way at this moment.
+// known returns a person who has begun. In half of the calls it is one of the latest, whose request may be in flight.
 func (w *world) known(rng *rand.Rand) *person {
 	n := w.upTo(min(w.next.Load(), w.released.Load()))
 	if n == 0 {
@@ -211,10 +208,9 @@ func (w *world) hurry(until int64) {
 	eventually.True(w.t, fmt.Sprintf("%d people to check in", until), func() bool { return w.next.Load() >= until })
 }
 
-// round is one failure under load, and what says in a few words which. It strikes at
-// a random moment while about 100 new persons check in; more do so until fail
-// returns, and afterwards. Then everything they were told is compared with SQL, and
-// what the nodes say of them with what follows from SQL.
+// round is one failure under load; what describes it. The failure starts at a random moment while about 100 new persons
+// check in. More persons check in until fail returns, and afterwards. Then all responses are compared with SQL, and the
+// nodes' data with the results computed from SQL.
 func (w *world) round(what string, fail func()) {
 	w.t.Helper()
 	from := w.released.Load()
@@ -249,8 +245,8 @@ func (w *world) round(what string, fail func()) {
 	w.first.ends()
 }
 
-// replayed is a round after which each of those nodes has replayed the log into Redis,
-// instead of waiting for others to.
+// replayed is a round that ends with a replay by each of those nodes. They must not wait for the replays of other
+// nodes.
 func (w *world) replayed(nodes []*node, what string, fail func()) {
 	w.t.Helper()
 	before := make([]int, len(nodes))
@@ -265,41 +261,39 @@ func (w *world) replayed(nodes []*node, what string, fail func()) {
 	}
 }
 
-// perRound is how many persons a round needs, besides w.pace each second that a
-// failure lasts.
+// perRound is the number of persons for a round, in addition to w.pace for each second of the failure.
 const perRound = 140
 
-// late takes n persons from the end of the list, who check in only when the
-// story says so. The round looks at them too.
+// late returns n persons from the end of the list, who check in only when the story calls them. The round compares them
+// as well.
 func (w *world) late(n int) []*person {
 	w.reserved += n
 	w.also = w.persons[len(w.persons)-w.reserved:][:n:n]
 	return w.also
 }
 
-// upTo is i, or how many persons the crowd has.
+// upTo returns i, or the number of persons in the crowd if that is lower.
 func (w *world) upTo(i int64) int { return int(min(i, int64(len(w.persons)-w.reserve))) }
 
-// moment is random, shorter than d.
+// moment sleeps for a random time that is shorter than d.
 func (w *world) moment(d time.Duration) { time.Sleep(time.Duration(w.rng.Int64N(int64(d)))) }
 
-// A lateRead did not see what was acknowledged.
+// A lateRead did not return an acknowledged change.
 type lateRead struct {
 	at        time.Time
 	complaint string
 }
 
-// missed keeps a complaint for judgeReads.
+// missed records a complaint for judgeReads.
 func (w *world) missed(complaint string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lateReads = append(w.lateReads, lateRead{time.Now(), complaint})
 }
 
-// judgeReads complains of late reads, save where a node had said that Redis did not take
-// something in time: until it has, other nodes may read what was before (package
-// checkin), and when everything was right again, it has. Nothing but a machine that
-// stalls has a node say so here, or a failure.
+// judgeReads fails for late reads, unless a node had logged that Redis did not apply a write in time. Until Redis has
+// that write, other nodes may return older data (package checkin). Redis has it when everything is correct again. Only
+// a slow machine or a failure makes a node log this.
 func (w *world) judgeReads() {
 	var slow []time.Time
 	for _, n := range w.nodes {
@@ -339,18 +333,17 @@ func (w *world) bad(format string, args ...any) {
 	}
 }
 
-// outcome of one request.
+// outcome is the outcome of one request.
 type outcome int
 
 const (
 	answered outcome = iota
 	refused          // by a node without SQL
-	lost             // no answer: the node died
-	counted          // the day is there already, which only a make-up is told as a refusal
+	lost             // no response, because the node died
+	counted          // the day already exists; only a make-up gets a refusal for it
 )
 
-// send asks one node once, for an answer of 200. A failure without an excuse
-// fails the test.
+// send sends one request to one node and expects status 200. A failure without an excuse fails the test.
 func (w *world) send(n *node, method, path string, p *person, body string, into any) outcome {
 	status, text, out := w.exchange(n, method, path, p, body)
 	switch {
@@ -368,7 +361,7 @@ func (w *world) send(n *node, method, path string, p *person, body string, into 
 	return answered
 }
 
-// exchange is send for any answer but that something is away.
+// exchange is send for any response except one of an unavailable part.
 func (w *world) exchange(n *node, method, path string, p *person, body string) (status int, text []byte, _ outcome) {
 	req, err := http.NewRequestWithContext(w.t.Context(), method, n.URL()+path, strings.NewReader(body))
 	if err != nil {
@@ -380,7 +373,7 @@ func (w *world) exchange(n *node, method, path string, p *person, body string) (
 		req.Header.Set("Content-Type", "application/json")
 	}
 	var conn httptrace.GotConnInfo
-	used := false // Reused is also true of a connection that was dialled and has waited since
+	used := false // Reused is also true of a dialled connection that has only waited
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) { conn = c; _, used = w.used.LoadOrStore(c.Conn, true) },
 	}))
@@ -404,8 +397,8 @@ func (w *world) exchange(n *node, method, path string, p *person, body string) (
 	switch {
 	case err != nil:
 		w.lost++
-		// A connection that was dialled for another request and sent nothing for five
-		// seconds is closed by the server, perhaps as the first request comes.
+		// The server closes a connection that was dialled for another request and sent nothing for five seconds. This may
+		// happen when the first request arrives.
 		closed := conn.WasIdle && !used && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET))
 		if !w.nodesDie.Load() && !closed {
 			problem = fmt.Sprintf("%v (the connection was used before: %v, and idle for %s)", err, used, conn.IdleTime)
@@ -427,7 +420,7 @@ func (w *world) exchange(n *node, method, path string, p *person, body string) (
 	return resp.StatusCode, text, answered
 }
 
-// get asks any node, and another while it gets no answer.
+// get sends a request to any node, and to another node while it gets no response.
 func (w *world) get(rng *rand.Rand, p *person, path string, into any) bool {
 	for try := rng.IntN(len(w.nodes)); w.t.Context().Err() == nil; try++ {
 		switch w.send(w.nodes[try%len(w.nodes)], http.MethodGet, path, p, "", into) {
@@ -444,9 +437,8 @@ func (w *world) get(rng *rand.Rand, p *person, path string, into any) bool {
 	return false
 }
 
-// checkIn asks until somebody answers. One in four who are left without an
-// answer, or refused, leave it at that: what SQL may have committed for them is
-// nobody's but the server's to bring to Redis.
+// checkIn sends requests until a node responds. One in four persons without a response, or with a refusal, does not
+// retry. If SQL has committed such a row, the server itself must apply it to Redis.
 func (w *world) checkIn(rng *rand.Rand, p *person) {
 	for try := rng.IntN(len(w.nodes)); w.t.Context().Err() == nil; try++ {
 		switch w.tap(w.nodes[try%len(w.nodes)], p) {
@@ -463,8 +455,8 @@ func (w *world) checkIn(rng *rand.Rand, p *person) {
 	}
 }
 
-// tap asks one node once to check p in, or to make up p's day, and holds the
-// answer against all that were given before.
+// tap sends one request to one node to check p in, or to make up p's day. It compares the response with all earlier
+// ones.
 func (w *world) tap(n *node, p *person) outcome {
 	p.mu.Lock()
 	p.asked++
@@ -508,7 +500,7 @@ func (w *world) tap(n *node, p *person) outcome {
 	return out
 }
 
-// readStatus and readMonth see what was acknowledged before they ask.
+// readStatus and readMonth read the acknowledged state before they send the request.
 func (w *world) readStatus(rng *rand.Rand, p *person) {
 	acked := p.acked()
 	var got api.CheckinStatus
@@ -548,8 +540,7 @@ func nanoid() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// zonesAwayFromMidnight are zones in which the date will not change while the
-// tests run. There are some at any time.
+// zonesAwayFromMidnight returns zones whose date does not change during the tests. Some exist at any time.
 func zonesAwayFromMidnight(t *testing.T, now time.Time) (zones []string) {
 	t.Helper()
 	for _, name := range []string{"Pacific/Kiritimati", "Australia/Sydney", "Asia/Shanghai", "Asia/Kolkata", "Europe/Athens",
@@ -565,7 +556,7 @@ func zonesAwayFromMidnight(t *testing.T, now time.Time) (zones []string) {
 	return zones
 }
 
-// enrol writes n users with a random history and one logged-in device each.
+// enrol writes n users, each with a random history and one logged-in device.
 func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 	t.Helper()
 	now := time.Now()
@@ -609,9 +600,9 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 	return all
 }
 
-// randomHistory has days before today in a few runs, the latest of which may
-// reach yesterday. Some are made up or covered by a freeze. A day of yesterday that ends a gap is made up:
-// the newest row of the log would have a server that starts spend freezes, as after a crash.
+// randomHistory returns days before today in a few runs. The latest run may include yesterday. Some days are made up or
+// covered by a freeze. If yesterday ends a gap, it is made up: otherwise the newest row would make a starting server
+// spend freezes, as after a crash.
 func randomHistory(rng *rand.Rand, zone string, today int) (rows []logRow) {
 	day := today - rng.IntN(3)
 	for range rng.IntN(4) {
@@ -635,11 +626,10 @@ func randomHistory(rng *rand.Rand, zone string, today int) (rows []logRow) {
 	return rows
 }
 
-// makeupDays is how far back a day can be made up: the default.
+// makeupDays is the number of past days that can be made up: the default.
 const makeupDays = 30
 
-// oldGap returns a missed day before the newest one, or 0: with it no freezes are
-// spent.
+// oldGap returns a missed day before the newest one, or 0. Making it up spends no freezes.
 func oldGap(rng *rand.Rand, rows []logRow, today int) int {
 	var days []int
 	for i := 1; i < len(rows); i++ {
@@ -656,21 +646,20 @@ func oldGap(rng *rand.Rand, rows []logRow, today int) int {
 func insert(t *testing.T, db *sqldb.DB, head string, columns int, args []any) {
 	t.Helper()
 	row := "(" + strings.TrimSuffix(strings.Repeat("?,", columns), ",") + "),"
-	for some := range slices.Chunk(args, 2000*columns) { // SQLite takes 32,766 values
+	for some := range slices.Chunk(args, 2000*columns) { // SQLite allows 32,766 values
 		if _, err := db.Writer().ExecContext(t.Context(), head+strings.TrimSuffix(strings.Repeat(row, len(some)/columns), ","), some...); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// waitReady waits until a node is ready and nothing is degraded.
+// waitReady waits until a node is ready and no part is degraded.
 func waitReady(t *testing.T, hc *http.Client, n *node) {
 	t.Helper()
 	eventually.Equal(t, "what "+n.URL()+" lacks to be ready", "", func() string { return readiness(t.Context(), hc, n) })
 }
 
-// readiness is empty when a node is ready and nothing is degraded, and else what
-// it says.
+// readiness returns "" if a node is ready and no part is degraded. Otherwise it returns the node's report.
 func readiness(ctx context.Context, hc *http.Client, n *node) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/readyz", nil)
 	if err != nil {
