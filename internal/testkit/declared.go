@@ -16,24 +16,23 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 )
 
-// declared holds every answer that a test gets against the description of the API: its
-// status is one of its operation's, and the code of a refusal one of those that the
-// operation lists with that status. No answer says null: arrays are there when they are
-// empty, and what is optional is left out.
+// declared compares every response in a test with the description of the API. The status must be one of its
+// operation's. The code of a refusal must be one that the operation lists with that status. No response contains null:
+// empty arrays are present, and optional values are omitted.
 type declared struct {
 	http.RoundTripper
 	t    testing.TB
 	host string         // the server; other addresses have other descriptions
-	ops  *http.ServeMux // finds an operation, whose handler is a declaredOp
+	ops  *http.ServeMux // finds an operation; its handler is a declaredOp
 }
 
-// declaredOp has the codes of an operation by status; an answer that is no refusal has none.
+// declaredOp has the codes of an operation by status; a successful response has none.
 type declaredOp map[int][]string
 
 func (declaredOp) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// described remembers the operations by what decides which of them a node has: to write
-// the description takes longer than all else that a node does as it starts.
+// described caches the operations by the settings that decide which operations a node has. The description takes longer
+// to write than the rest of a node's start.
 var described = struct {
 	sync.Mutex
 	ops map[string]*http.ServeMux
@@ -52,12 +51,12 @@ func newDeclared(t testing.TB, next http.RoundTripper, host string, cfg app.Conf
 	return &declared{RoundTripper: next, t: t, host: host, ops: ops}
 }
 
-// operationsOf names what decides which operations a node has.
+// operationsOf returns a key of the settings that decide which operations a node has.
 func operationsOf(cfg app.Config) string {
 	return fmt.Sprint(cfg.Roles, cfg.OperatorsHere(), cfg.Limits)
 }
 
-// operations reads a description of the API.
+// operations parses a description of the API.
 func operations(t testing.TB, document []byte) *http.ServeMux {
 	t.Helper()
 	var doc struct {
@@ -87,7 +86,7 @@ func operations(t testing.TB, document []byte) *http.ServeMux {
 	return ops
 }
 
-// CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
+// CloseIdleConnections lets http.Client.CloseIdleConnections close those of the wrapped transport.
 func (d *declared) CloseIdleConnections() {
 	if c, ok := d.RoundTripper.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -139,7 +138,7 @@ func (d *declared) check(r *http.Request, op declaredOp, status int, kind string
 	}
 }
 
-// null returns where a JSON value says null, or "".
+// null returns the path of a null in a JSON value, or "".
 func null(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -1,7 +1,6 @@
-// Package testkit runs a whole server in a test: every part as in production,
-// on embedded engines unless told otherwise, with a clock that the test sets.
-// In a bubble (package bubble) the server listens in memory and its clock is the
-// bubble's; several servers can share an embedded database and a redistest.Memory.
+// Package testkit runs a whole server in a test. Every part runs as in production, on embedded engines by default, with
+// a clock that the test sets. In a bubble (package bubble) the server listens in memory and its clock is the bubble's.
+// Several servers can share an embedded database and a redistest.Memory.
 package testkit
 
 import (
@@ -33,50 +32,50 @@ import (
 // Server is one running node.
 type Server struct {
 	URL   string
-	HTTP  *http.Client // the way to URL; holds answers against the description of the API
+	HTTP  *http.Client // sends to URL; compares responses with the description of the API
 	Clock *Clock
 
-	// Dial connects to the server, for a transport of the test's own.
+	// Dial connects to the server, for a test's own transport.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	Stop func() // has the server stop before the test ends
+	Stop func() // stops the server before the test ends
 
-	AdminURL string // of the operators' address, where the settings name one
+	AdminURL string // of the operators' address, if the settings name one
 
-	Operations string // the same for servers that have the same operations
+	Operations string // equal for servers with the same operations
 
 	people atomic.Int64
 }
 
-// Clock is the server's clock. It runs like any other, from where it was set.
+// Clock is the server's clock. It runs like any other from the time that was set.
 type Clock struct {
 	mu     sync.Mutex
 	offset time.Duration
 }
 
-// Now is what the server takes for the present.
+// Now returns the server's present time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Now().Add(c.offset)
 }
 
-// Set puts the clock to t, forwards or backwards.
+// Set sets the clock to t, forwards or backwards.
 func (c *Clock) Set(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offset = time.Until(t)
 }
 
-// Start runs a server until the test ends; each change may alter its settings.
-// Limits on requests and mails are off and passwords are cheap, so that a test can be quick. At the end every
-// key in its Redis has to be as declared, if Redis is there.
+// Start runs a server until the test ends; each change may alter its settings. Limits on requests and mails are off and
+// passwords are cheap, so that tests are fast. At the end, if Redis is available, every key in it must match its
+// declaration.
 func Start(t testing.TB, change ...func(*app.Config)) *Server {
 	t.Helper()
 	return StartLogged(t, slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})), change...)
 }
 
-// StartLogged is [Start] with a logger of the test's own.
+// StartLogged is [Start] with the test's own logger.
 func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *Server {
 	t.Helper()
 	s := &Server{HTTP: &http.Client{Transport: http.DefaultTransport}, Dial: new(net.Dialer).DialContext, Clock: &Clock{}}
@@ -119,7 +118,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 		cancel()
 		s.HTTP.CloseIdleConnections()
 		switch err := <-ended; {
-		case errors.Is(err, supervise.ErrStuck) && !virtual: // seconds of a machine that stalls prove nothing
+		case errors.Is(err, supervise.ErrStuck) && !virtual: // on a machine that stalls, some seconds prove nothing
 			t.Logf("the server ended with: %v", err)
 		case err != nil:
 			t.Errorf("the server ended with: %v", err)
@@ -128,7 +127,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 			t.Errorf("the server closed with: %v", err)
 		}
 		if virtual {
-			time.Sleep(2 * time.Second) // the library of sockets waits that long for those who come back
+			time.Sleep(2 * time.Second) // the library of sockets waits that long for clients that return
 		}
 	})
 	select {
@@ -140,7 +139,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	return s
 }
 
-// listen opens what the server listens on: a port, and in a bubble nothing outside.
+// listen opens the server's port, or in a bubble a listener in memory.
 func (s *Server) listen(t testing.TB) (net.Listener, error) {
 	if !bubble.In(t) {
 		return net.Listen("tcp", "127.0.0.1:0")
@@ -150,7 +149,7 @@ func (s *Server) listen(t testing.TB) (net.Listener, error) {
 	return n, nil
 }
 
-// Client returns a client that nobody is logged in with.
+// Client returns a client without a log-in.
 func (s *Server) Client(t testing.TB, opts ...client.Option) *client.Client {
 	t.Helper()
 	c, err := client.New(s.URL, append([]client.Option{client.WithHTTPClient(s.HTTP)}, opts...)...)
@@ -167,8 +166,8 @@ func (w logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// SignUp registers a new user, whose name is "User N", with the code from the
-// development outbox, and returns a client that is logged in.
+// SignUp registers a new user, named "User N", with the code from the development outbox. It returns a logged-in
+// client.
 func (s *Server) SignUp(t testing.TB, zone string) *client.Client {
 	t.Helper()
 	n := s.people.Add(1)
@@ -184,7 +183,7 @@ func (s *Server) SignUp(t testing.TB, zone string) *client.Client {
 	return c
 }
 
-// Code waits for the newest code that was mailed to an address.
+// Code waits for the newest code that was mailed to an address, and returns it.
 func (s *Server) Code(t testing.TB, email string) string {
 	t.Helper()
 	c := s.Client(t)
