@@ -43,12 +43,12 @@ var sends = []*regexp.Regexp{
 	regexp.MustCompile(`Name: +"([A-Z]{3,})"`),
 }
 
-// Tests do not reach every command, so the sources are read as well.
+// Tests do not run every command, so this test also reads the sources.
 func TestTheShippedUserMaySendWhateverTheProgramSends(t *testing.T) {
 	may := strings.Fields(line(t, "redis/users.acl", "stoa"))
 	allowed := func(command string) bool {
 		return slices.ContainsFunc(may, func(rule string) bool {
-			rule, _, _ = strings.Cut(rule, "|") // of a subcommand its command will do
+			rule, _, _ = strings.Cut(rule, "|") // for a subcommand, its command is enough
 			return rule == "+"+strings.ToLower(command)
 		})
 	}
@@ -113,8 +113,8 @@ func TestTheShippedUserMayTakeALease(t *testing.T) {
 	}
 }
 
-// TestTheNarrowUsersSuffice runs Stoa as a user who may touch its declared
-// families alone, and asks Redis what each user may with every family.
+// TestTheNarrowUsersSuffice runs Stoa as a user who may access only the declared families. It also asks Redis for each
+// user's rights to every family.
 func TestTheNarrowUsersSuffice(t *testing.T) {
 	t.Parallel()
 	s := install(t)

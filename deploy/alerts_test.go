@@ -30,10 +30,10 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// promtool runs it in dir and returns what it said.
+// promtool runs promtool in dir and returns its output.
 func promtool(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
-	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run, because Go's cache of test results does not track the files of the program
 	bin, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Fatal("promtool is not in PATH: run make deps")
@@ -44,7 +44,7 @@ func promtool(t *testing.T, dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// An alert is one rule as the file has it.
+// An alert is one rule of the file.
 type alert struct{ name, text, expr string }
 
 var (
@@ -84,8 +84,7 @@ func TestAlertsFireWhenTheyShouldAndOnlyThen(t *testing.T) {
 	}
 }
 
-// When no alert ever fires, the cases miss every one of them. One that always
-// fires is seen by the first case.
+// If no alert ever fires, the cases must miss every alert. An alert that always fires fails the first case.
 func TestEveryAlertIsTested(t *testing.T) {
 	all, silent, dir := alerts(t), read(t, rulesFile), t.TempDir()
 	for _, a := range all {
@@ -136,7 +135,7 @@ func TestEveryAlertSaysHowBadItIsAndWhatToDo(t *testing.T) {
 	}
 }
 
-// registered has every metric of a node, by name, with its type.
+// registered returns every metric of a node by name, with its type.
 func registered(t *testing.T) map[string]string {
 	t.Helper()
 	d, err := app.Describe(t.Context())
@@ -188,7 +187,7 @@ func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// A panel is what the tests know of one.
+// A panel has the fields of a panel that the tests use.
 type panel struct {
 	ID      int
 	Title   string
@@ -211,8 +210,7 @@ func panels(t *testing.T) []panel {
 	return board.Panels
 }
 
-// Prometheus itself reads the dashboard's queries: as rules, with the interval
-// that Grafana fills in.
+// Prometheus parses the dashboard's queries as rules, with the interval that Grafana inserts.
 func TestTheDashboardsQueriesAreQueries(t *testing.T) {
 	var rules strings.Builder
 	rules.WriteString("groups:\n  - name: dashboard\n    rules:\n")
@@ -230,7 +228,7 @@ func TestTheDashboardsQueriesAreQueries(t *testing.T) {
 			}
 		}
 		for _, target := range p.Targets {
-			query, err := json.Marshal(strings.ReplaceAll(target.Expr, "$__rate_interval", "1m")) // a JSON text is one of YAML
+			query, err := json.Marshal(strings.ReplaceAll(target.Expr, "$__rate_interval", "1m")) // JSON text is also YAML
 			if err != nil {
 				t.Fatal(err)
 			}

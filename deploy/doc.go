@@ -1,4 +1,4 @@
-// Package deploy holds what runs Stoa in production: settings for Redis and for proxies,
-// alerts for Prometheus and a dashboard for Grafana. There is no code in it; its tests
-// run the files as they are, on the programs they are for. Package e2e runs those of proxies.
+// Package deploy has the files for production: settings for Redis and for proxies, alerts for Prometheus and a
+// dashboard for Grafana. It contains no code except tests. They run the unchanged files with the real programs. Package
+// e2e tests the files of the proxies.
 package deploy

@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// block returns the text that follows a mark in a document.
+// block returns the code block after a mark in a document.
 func block(t *testing.T, file, before, language string) string {
 	t.Helper()
 	m := regexp.MustCompile(regexp.QuoteMeta(before) + "\\s*```" + language + "\n((?s:.*?))```").FindStringSubmatch(read(t, file))
@@ -65,7 +65,7 @@ func TestTheDocumentedBackupOfADatabaseServerBringsEverythingBack(t *testing.T) 
 	if err := run("mysql-backup", "no_such_database"); err == nil {
 		t.Error("a backup of nothing is said to have worked")
 	}
-	// A dump whose end is missing, though its program said that all was well.
+	// A dump without its end, although its program reported success.
 	fake := t.TempDir()
 	if err := os.WriteFile(filepath.Join(fake, "mariadb-dump"), []byte("#!/bin/sh\necho 'CREATE TABLE users (id INT);'\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -25,17 +25,16 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// patience ends a command that hangs. It decides nothing.
+// patience bounds a command that hangs. No result depends on it.
 const patience = time.Minute
 
-// A site is a copy of the files with passwords in it, as the README makes one.
+// A site is a copy of the files with passwords, created by the README's command.
 type site struct {
 	dir       string
 	passwords map[string]string // by user
 }
 
-// install copies the files, points their paths to the copy, and runs the
-// README's command for passwords there.
+// install copies the files, replaces their paths, and runs the README's command for passwords there.
 func install(t *testing.T) *site {
 	t.Helper()
 	s := &site{dir: t.TempDir(), passwords: map[string]string{}}
@@ -142,7 +141,7 @@ func startSet(t *testing.T) *set {
 	return s
 }
 
-// follow writes a file with another master's address in it.
+// follow writes a file with the address of another master.
 func (s *set) follow(t *testing.T, from, to string) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(s.master.Addr)
@@ -162,7 +161,7 @@ func (s *set) copied(t *testing.T, replica *redistest.Instance) {
 	eventually.True(t, "the replica follows", func() bool {
 		out, err := s.cli(t, replica, "admin", "INFO")
 		return err == nil && strings.Contains(out, "role:slave") && strings.Contains(out, "master_link_status:up") &&
-			strings.Contains(out, "aof_rewrite_in_progress:0") // while it writes its file anew it does not stop
+			strings.Contains(out, "aof_rewrite_in_progress:0") // it does not stop while it rewrites its file
 	})
 }
 
@@ -182,7 +181,7 @@ func (s *set) startSentinels(t *testing.T) {
 	}
 }
 
-// ask asks a sentinel.
+// ask sends a command to a sentinel.
 func (s *set) ask(t *testing.T, i *redistest.Instance, args ...string) (string, error) {
 	s.passwords["default"] = s.passwords["sentinels"]
 	return s.cli(t, i, "default", args...)
@@ -196,13 +195,13 @@ func (s *set) url() string {
 	return "redis-sentinel://stoa:" + s.passwords["stoa"] + "@" + strings.Join(addrs, ",") + "/stoa?sentinel_password=" + s.passwords["sentinels"]
 }
 
-// people are users who checked in.
+// people are users who have checked in.
 type people struct {
 	server *testkit.Server
 	all    []*client.Client
 }
 
-// arrive signs up n users and checks them in.
+// arrive registers n users and checks them in.
 func (p *people) arrive(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -217,7 +216,7 @@ func (p *people) arrive(t *testing.T, n int) {
 	}
 }
 
-// right waits until Redis is complete and looks every user up, and the board.
+// right waits until Redis is complete and compares every user and the board.
 func (p *people) right(t *testing.T) {
 	t.Helper()
 	eventually.True(t, "the node is ready and Redis complete", func() bool {
@@ -230,7 +229,7 @@ func (p *people) right(t *testing.T) {
 			t.Errorf("user %d: %+v, %v; want one day", n, got, err)
 		}
 	}
-	// While it is loaded it may be five seconds old.
+	// While the board is loaded, it may be five seconds old.
 	eventually.True(t, fmt.Sprintf("the board has all %d", len(p.all)), func() bool {
 		board, err := p.all[0].Board(t.Context(), "total_days", client.BoardQuery{Limit: 100})
 		return err == nil && len(board.Entries) == len(p.all)
@@ -257,7 +256,7 @@ func TestStoaOnTheShippedSentinelSettings(t *testing.T) {
 	s.must(t, s.master, "admin", "SET", "marker:after", "1")
 	p.arrive(t, 3)
 
-	// The master dies. Check-ins go on, and nothing is missing afterwards.
+	// The master dies. Check-ins continue, and no check-in is missing afterwards.
 	s.master.Kill()
 	p.arrive(t, 3)
 	eventually.True(t, "the replica is promoted", func() bool {
@@ -266,11 +265,11 @@ func TestStoaOnTheShippedSentinelSettings(t *testing.T) {
 	})
 	p.right(t)
 	p.arrive(t, 2)
-	s.master.Restart() // with its old file, and becomes a replica
+	s.master.Restart() // with its old file; it becomes a replica
 	s.copied(t, s.master)
 	p.right(t)
 
-	// Everything is stopped, and the backup restored.
+	// Everything is stopped, and the backup is restored.
 	for _, i := range append(s.sentinels, s.master, s.replica) {
 		i.Stop()
 	}
@@ -316,12 +315,12 @@ func TestStoaOnTheShippedClusterSettings(t *testing.T) {
 	p := &people{server: testkit.Start(t, func(c *app.Config) { c.Redis = url })}
 	p.arrive(t, 5)
 	p.right(t)
-	// A node is killed and comes back with its file.
+	// A node is killed and restarts with its file.
 	nodes[1].Kill()
 	p.arrive(t, 3)
 	nodes[1].Restart()
 	p.right(t)
-	// A slot with a user's days is moving to another node, and stays there.
+	// A slot with a user's days is migrating to another node, and does not finish.
 	var source, target *redistest.Instance
 	var key string
 	for n := 0; key == ""; n++ {
@@ -347,7 +346,7 @@ func TestStoaOnTheShippedClusterSettings(t *testing.T) {
 	}
 }
 
-// The URL of sentinels says once for both whether they are encrypted.
+// A URL of sentinels has one setting for the encryption of both kinds of servers.
 func TestTheSentinelsAreEncryptedAsTheDataServersAre(t *testing.T) {
 	lines := func(file, port string) []string {
 		var found []string
@@ -394,7 +393,7 @@ func TestTheShippedSettingsHold(t *testing.T) {
 			t.Errorf("%s without a password: got %v", args[0], reply)
 		}
 	}
-	// What scripts wrote is in the append-only file as transactions.
+	// Writes of scripts are transactions in the append-only file.
 	s.must(t, i, "stoa", "EVAL", "redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '1')", "2", "stoa:{a}:1", "stoa:{a}:2")
 	eventually.True(t, "the file has it", func() bool {
 		return strings.Contains(s.must(t, i, "admin", "INFO", "persistence"), "aof_buffer_length:0\r")
@@ -405,8 +404,8 @@ func TestTheShippedSettingsHold(t *testing.T) {
 	}
 }
 
-// A server says as it starts what the settings may lose, and is content with
-// those that the README has for it.
+// At its start, a server logs which data the settings may lose. It logs no such warning with the settings of the
+// README.
 func TestRedisFirstModeOnTheShippedSettings(t *testing.T) {
 	t.Parallel()
 	const warning = "answered check-ins may be lost"
