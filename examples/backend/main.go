@@ -1,5 +1,5 @@
-// Command backend is the least that an app's own backend does with Stoa: it opens two accounts, sends a message from
-// one user to the other with a service key, and is told by a webhook that the message was sent.
+// Command backend is a minimal backend of an app that uses Stoa. It creates two accounts and sends a message from one
+// user to the other with a service key. A webhook reports the message.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command bot answers whoever writes to it. Its socket tells it only that something has come; what that is it reads in its list
-// of chats. So what came while it was not there, or while the line was cut, is answered like anything else.
+// Command bot answers all messages to it. An event of its socket only starts a check of its list of chats. Messages
+// from a time without a connection are therefore answered like any other.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/client"
 )
 
-// pause is how long the bot waits after a failure, beside what the client does by itself.
+// pause is how long the bot waits after a failure, in addition to the retries of the client.
 const pause = time.Second
 
 func main() {
@@ -37,12 +37,12 @@ func main() {
 	wake := func() {
 		select {
 		case something <- struct{}{}:
-		default: // it is awake
+		default: // already awake
 		}
 	}
-	// The socket reads nothing while a function of its listener runs, so none of them waits for the server.
+	// The socket reads nothing while a function of its listener runs, so no such function waits for the server.
 	socket := stoa.Socket(client.SocketListener{
-		Open: func(bool) { wake() }, // at the start, and after each break: some events may never come
+		Open: func(bool) { wake() }, // at the start, and after each break: some events may be lost
 		Event: func(e api.Event) {
 			if e.Type == api.EventMessageNew {
 				wake()
@@ -59,7 +59,7 @@ func main() {
 				log.Print(err)
 				time.AfterFunc(pause, wake)
 			}
-		case err := <-ended: // asked to stop, or refused for good: the device was logged out
+		case err := <-ended: // stopped, or refused permanently: the device was logged out
 			if ctx.Err() != nil {
 				return
 			}
@@ -68,8 +68,8 @@ func main() {
 	}
 }
 
-// keep writes the tokens that a renewal has brought: those before it are worthless. A bot that logged in at each start would fill the
-// list of its devices instead.
+// keep stores renewed tokens, because the earlier ones are no longer valid. A bot that logged in at each start would
+// fill the list of its devices instead.
 func keep(file string, t api.Tokens) error {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -83,11 +83,11 @@ func keep(file string, t api.Tokens) error {
 
 type bot struct {
 	stoa *client.Client
-	sync string // up to which changes of its chats it has seen
+	sync string // the changes of its chats that it has seen
 }
 
-// look answers in each chat that has changed since the last look, at first in all. Where one cannot be answered the others are, and
-// the next look has all of them again.
+// look answers in each chat that has changed since the last call; the first call checks all chats. If one chat fails,
+// the others are still answered, and the next call checks all of them again.
 func (b *bot) look(ctx context.Context) error {
 	var failed error
 	sync, cursor := "", ""
@@ -111,8 +111,8 @@ func (b *bot) look(ctx context.Context) error {
 	}
 }
 
-// answer answers the newest message of a chat with one other user, unless it has been read. A bot that has something to say to each
-// message asks for them by Messages, After chat.Read.
+// answer answers the newest message of a chat with one user, unless it was read. A bot that answers each message would
+// list them with Messages, After chat.Read.
 func (b *bot) answer(ctx context.Context, chat api.Chat) error {
 	last := chat.Last
 	if chat.Unread == 0 || chat.Peer == "" || chat.PeerGone || last == nil {
@@ -120,18 +120,19 @@ func (b *bot) answer(ctx context.Context, chat api.Chat) error {
 	}
 	if last.Kind == api.MessageText && last.Recalled == nil {
 		_, err := b.stoa.Send(ctx, chat.Chat, api.Send{
-			ClientID: "to-" + last.ID, // sent again it is the same message: one answer, whatever dies
+			ClientID: "to-" + last.ID, // a retry is the same message, so that there is one answer after any failure
 			Content:  api.Content{Kind: api.MessageText, Text: fmt.Sprintf("I have read your %d letters.", utf8.RuneCountInString(last.Text))},
 			ReplyTo:  last.Seq,
 		})
-		if !refused(err) { // whoever sends has read what was there
+		if !refused(err) { // sending also marks the earlier messages as read
 			return err
 		}
 	}
 	return b.stoa.Mark(ctx, chat.Chat, api.MarkRequest{Read: last.Seq})
 }
 
-// refused reports that the server will not take this later either: the other blocks the bot, or the app's backend forbids it.
+// refused reports a refusal that a retry cannot change: the other user blocks the bot, or the app's backend forbids the
+// message.
 func refused(err error) bool {
 	e, ok := errors.AsType[*client.Error](err)
 	return ok && e.Status < http.StatusInternalServerError && e.Status != http.StatusTooManyRequests

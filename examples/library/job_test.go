@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// The statement of docs/library/job.md counts the row also when the text stays the same, on a database that is opened
-// as the page says, and leaves it alone when it has a greater token.
+// The statement of docs/library/job.md also counts the row if the text stays the same, on a database that is opened as
+// the page describes. It does not change a row with a higher token.
 func TestAReportThatStaysTheSameIsWritten(t *testing.T) {
 	page, err := os.ReadFile("../../docs/library/job.md")
 	if err != nil {

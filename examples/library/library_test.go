@@ -20,14 +20,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// program is one of the programs, running.
+// program is a running program.
 type program struct {
 	cmd   *exec.Cmd
 	mu    sync.Mutex
 	lines []string
 }
 
-// start starts a program with an environment of its own, and kills it when the test ends.
+// start starts a program with its own environment, and kills it when the test ends.
 func start(t *testing.T, path string, env ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(path)}
@@ -65,7 +65,7 @@ func (p *program) said() []string {
 
 func build(t *testing.T, name string) string {
 	t.Helper()
-	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run, because Go's cache of test results does not track the files of the program
 	path := filepath.Join(t.TempDir(), name)
 	if out, err := exec.Command("go", "build", "-o", path, "./"+name).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -73,7 +73,7 @@ func build(t *testing.T, name string) string {
 	return path
 }
 
-// freeAddress returns a loopback address that is the test's until it ends.
+// freeAddress reserves a loopback address until the test ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
@@ -120,7 +120,7 @@ func TestTwoProcessesShareACache(t *testing.T) {
 		}
 		return n
 	}
-	// A node asks for itself for half a second after its machine has stalled.
+	// For half a second after its machine has stalled, a node loads from the database by itself.
 	eventually.True(t, "200 reads for which the database is hardly asked", func() bool {
 		before := asked()
 		for range 100 {
@@ -167,7 +167,7 @@ func TestOneProcessAtATimeDoesTheJob(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		nodes[name] = start(t, path, "REDIS="+server.URL, "NODE="+name)
 	}
-	// turn is who writes, and with which number.
+	// turn returns the writer and its number.
 	turn := func(p *program) (name string, token int64) {
 		for _, line := range p.said() {
 			if f := strings.Fields(line); len(f) == 7 {

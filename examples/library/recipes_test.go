@@ -19,7 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// What docs/library/recipes.md says, in its order.
+// The recipes of docs/library/recipes.md, in the same order.
 
 type orderKey struct{ Tenant, ID string }
 
@@ -33,7 +33,7 @@ func open(t *testing.T) *cache.Runtime {
 	return rt
 }
 
-// table is a database.
+// table is a fake database.
 type table struct {
 	mu    sync.Mutex
 	rows  map[string]int

@@ -1,4 +1,4 @@
-// Command board keeps the best of each season of a game: board SEASON [PLAYER POINTS].
+// Command board is a leaderboard for each season of a game: board SEASON [PLAYER POINTS].
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	}
 	defer db.Close()
 	board := leaderboard.Exact(db, leaderboard.Named("season-"+os.Args[1]))
-	// Whoever keeps the points in a database yields them here: a new season, or a Redis that was emptied, asks for them.
+	// An app with the points in a database yields them here, because a new season or an emptied Redis needs them.
 	everybody := func(func(leaderboard.Entry, error) bool) {}
 	if _, err := leaderboard.Ensure(ctx, board, now, everybody); err != nil {
 		log.Fatal(err)

@@ -1,4 +1,4 @@
-// Command people answers names from SQL through a cache that its processes share: GET /{id}, and PUT /{id}/{name}.
+// Command people returns names from SQL through a cache that its processes share: GET /{id}, and PUT /{id}/{name}.
 package main
 
 import (

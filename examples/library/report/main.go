@@ -1,5 +1,5 @@
-// Command report writes a report every second, in one process at a time however many run. Its number tells whoever
-// takes the report which is the newest.
+// Command report writes a report every second, always in only one of its processes. The number of a report shows its
+// reader which report is the newest.
 package main
 
 import (
