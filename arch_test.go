@@ -23,8 +23,8 @@ import (
 
 const module = "github.com/stoa-dev/stoa"
 
-// layers lists the module's packages from the ground up. A package imports
-// packages of lower layers only; neighbours do not import each other.
+// layers lists the module's packages from the lowest layer up. A package imports only packages of lower layers.
+// Packages of one layer do not import each other.
 var layers = [][]string{
 	{"lib/keyspace/internal/commands", "lib"},
 	{"lib/keyspace", "api", "lib/testing/eventually", "lib/testing/bubble", "lib/testing/logtest", "lib/redis/internal/engine", "lib/redis/internal/pipe"},
@@ -77,7 +77,7 @@ var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalog
 // domains keep each technology in its own file.
 var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/records", "checkin/reconcile", "checkin/transfer"}
 
-// importers says which files of a domain may import what.
+// importers lists which files of a domain may import a package.
 var importers = map[string][]string{
 	"database/sql":                         {"sql.go", "sql_*.go"},
 	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
@@ -103,9 +103,9 @@ func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.Impor
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run, because Go's cache of test results does not track the files of the program
 	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports,TestGoFiles,XTestImports", "./...", module+"/lib/...")
-	cmd.Env = append(os.Environ(), "GOWORK=off") // modules beside these two are no part of the house
+	cmd.Env = append(os.Environ(), "GOWORK=off") // modules next to these two do not belong to the project
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -145,9 +145,8 @@ func checkLayer(p pkg) (faults []string) {
 	return faults
 }
 
-// checkTests finds external tests that start whole servers beside internal tests. For
-// these the package is compiled a second time, and with it all that imports it on the
-// way to testkit.
+// checkTests finds external tests that start whole servers in packages with internal tests. For these tests, the
+// package is compiled a second time. The same holds for all packages between it and testkit.
 func checkTests(p pkg) (faults []string) {
 	for _, imp := range p.XTestImports {
 		if len(p.TestGoFiles) > 0 && (imp == module+"/internal/app" || imp == module+"/internal/testkit") {
@@ -182,12 +181,11 @@ func checkFile(file string, imports []string) (faults []string) {
 	return faults
 }
 
-// begins are the methods with which a statement or a transaction begins.
+// begins lists the methods that begin a statement or a transaction.
 var begins = []string{"Tx", "Batch", "ExecContext", "QueryContext", "QueryRowContext", "NewRaw", "SQL", "Inserter", "Writer", "Reader"}
 
-// checkStatements finds statements and transactions that begin outside of sql.go
-// and sql_*.go. Verbs decide inside a transaction that was begun there, and hand
-// it on.
+// checkStatements finds statements and transactions that begin outside of sql.go and sql_*.go. Other files use a
+// transaction that began there, and pass it on.
 func checkStatements(file string, f *ast.File) (faults []string) {
 	if base := path.Base(file); base == "sql.go" || strings.HasPrefix(base, "sql_") {
 		return nil
@@ -209,8 +207,8 @@ var (
 	luaRest = regexp.MustCompile(`(KEYS|ARGV)\[\d+\] …`)
 )
 
-// checkLua holds a script against its header, which declares exactly the KEYS
-// and ARGV it uses; "ARGV[2] …" declares all from there on.
+// checkLua compares a script with its header, which must declare exactly the KEYS and ARGV of the script. "ARGV[2] …"
+// declares all from there on.
 func checkLua(file, src string) (faults []string) {
 	declared, used, rest := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	lines := 0
@@ -246,9 +244,8 @@ func checkLua(file, src string) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s spells a key: %s; keys come in KEYS, from keys.go", file, m))
 	}
 	for _, word := range []string{"'TIME'", "math.random", "RANDOMKEY"} {
-		// A fencing token needs the moment at which the lease was taken, and a value that comes
-		// too late is not written: what is replicated is the token and the value or its removal
-		// (Redis replicates what a script did).
+		// A fencing token needs the time when the lease was acquired, and a value that arrives too late is not written.
+		// Redis replicates the effects of a script: the token, and the value or its removal.
 		if word == "'TIME'" && (file == "lib/lease/lua/acquire.lua" || file == "lib/cache/lua/put.lua") {
 			continue
 		}
@@ -259,7 +256,7 @@ func checkLua(file, src string) (faults []string) {
 	return faults
 }
 
-// checkBackground finds contexts made out of nothing.
+// checkBackground finds contexts without a parent.
 func checkBackground(name string, f *ast.File) (faults []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if sel, ok := n.(*ast.SelectorExpr); ok {
@@ -279,7 +276,7 @@ func report(t *testing.T, faults []string) {
 	}
 }
 
-// planted proves that a check sees the violation it is there for.
+// planted verifies that a check finds a violation.
 func planted(t *testing.T, faults []string, what string) {
 	t.Helper()
 	if len(faults) == 0 {
@@ -358,8 +355,9 @@ func TestFilesOfADomain(t *testing.T) {
 	}
 }
 
-// checkChange finds changes in a domain that pass by [aggregate.Caches.Change]: calls of cache.Runtime.Change, and of
-// drops.Tx. Their invalidations would not survive the node, and a commit with an unknown outcome would leave no fences.
+// checkChange finds changes in a domain that bypass [aggregate.Caches.Change]. These are calls of cache.Runtime.Change
+// and of drops.Tx. Their invalidations would be lost with the node, and a commit with an unknown outcome would leave no
+// fences.
 func checkChange(file string, f *ast.File) (faults []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -31,7 +31,7 @@ func constant(t *testing.T, file, name string) time.Duration {
 	return 0
 }
 
-// Each line is two durations that different programs or packages declare, and the least difference between them.
+// Each line has two durations that different programs or packages declare, and their minimum difference.
 func TestDependentDurations_LeaveEnoughTime(t *testing.T) {
 	const (
 		web      = "internal/httpapi/web/"

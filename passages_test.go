@@ -23,7 +23,7 @@ var (
 	listItem   = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
 )
 
-// paragraphs divides Markdown, or a comment without its markers. It leaves out code, headings and HTML.
+// paragraphs divides Markdown, or a comment without its markers. It omits code, headings and HTML.
 func paragraphs(line int, text string) (found []passage) {
 	fenced, open := false, false
 	for i, l := range strings.Split(text, "\n") {
@@ -98,7 +98,7 @@ func goPassages(name string, src []byte) (found []passage, err error) {
 					addString(arg)
 				}
 			case slices.Contains(logMethods, fun.Sel.Name) && !strings.HasSuffix(name, "_test.go"): // t.Error is not a log
-				_ = slices.ContainsFunc(n.Args, addString) // up to the message
+				_ = slices.ContainsFunc(n.Args, addString) // parts of the message
 			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && slices.Contains(described, key.Name) {
@@ -115,7 +115,7 @@ func goPassages(name string, src []byte) (found []passage, err error) {
 	return found, nil
 }
 
-// tsPassages returns comments and, of the page, all strings: its texts are among them.
+// tsPassages returns comments and, for the page, all strings, because these include its texts.
 func tsPassages(name string, src string) (found []passage) {
 	comment, end, line := passage{}, 0, 1
 	for {

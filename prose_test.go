@@ -38,13 +38,13 @@ var habits = []struct{ name, rule, phrases string }{
 	{"over 30 words", "one fact per sentence", ""},
 }
 
-// A finding is a sentence with a habit, which is an index of habits.
+// A finding is a sentence with a habit. The field habit is an index of habits.
 type finding struct {
 	line, habit int
 	sentence    string
 }
 
-// A place is where findings are counted.
+// A place identifies a count of findings.
 type place struct{ file, habit string }
 
 // check returns the habits of each sentence. Fragments of up to twelve bytes do not count, nor does code.
@@ -94,7 +94,7 @@ func bareWords(words []string) string {
 	return strings.Join(append(bare, ""), " ")
 }
 
-// hasPhrase reports whether words of a sentence are the phrase, in which … is any words.
+// hasPhrase reports whether words of a sentence contain the phrase. In a phrase, … matches any words.
 func hasPhrase(bare, phrase string) bool {
 	for part := range strings.SplitSeq(phrase, "…") {
 		_, after, ok := strings.Cut(bare, " "+part+" ")
@@ -125,7 +125,7 @@ func proseOf(name string, src []byte) (found []finding, err error) {
 	return found, err
 }
 
-// findProse reads all files in which people write English.
+// findProse checks all files that contain English.
 func findProse() (byFile map[string][]finding, err error) {
 	byFile = map[string][]finding{}
 	var mu sync.Mutex
@@ -157,7 +157,8 @@ func findProse() (byFile map[string][]finding, err error) {
 	return byFile, errors.Join(err, group.Wait())
 }
 
-// shrunk returns the baseline without what is gone. A new file inherits the counts of a file with its base name that no longer exists.
+// shrunk returns the baseline without removed findings. A new file inherits the counts of a file with its base name
+// that no longer exists.
 func shrunk(baseline, counts map[place]int, exists func(file string) bool) map[place]int {
 	known, orphans := map[string]bool{}, map[place]int{} // orphans are by base name
 	for at, n := range baseline {
@@ -192,7 +193,7 @@ func TestProse(t *testing.T) {
 	}
 	text, err := os.ReadFile(proseBaseline)
 	if errors.Is(err, fs.ErrNotExist) && *shrinkProse {
-		baseline = counts // the first one
+		baseline = counts // the first baseline
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/i18n"
 )
 
-// TestNoTextLacksATranslation looks for what people read: the texts of refusals and of
-// what is wrong with a field, of huma's checks, and of mails.
+// TestNoTextLacksATranslation finds the texts for users: those of refusals, of invalid fields, of huma's checks, and of
+// mails.
 func TestNoTextLacksATranslation(t *testing.T) {
 	found := 0
 	want := func(text string) {
@@ -91,7 +91,7 @@ func TestNoTextLacksATranslation(t *testing.T) {
 		t.Errorf("found %d texts, which cannot be all", found)
 	}
 	for status := 400; status < 600; status++ {
-		switch status { // those that package web answers with
+		switch status { // the refusals of package web
 		case 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 500, 503:
 			want(http.StatusText(status))
 		}
@@ -108,7 +108,7 @@ func TestNoTextLacksATranslation(t *testing.T) {
 		ast.Inspect(parse(name), func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Msg") {
 				text, _ := textOf(spec.Values[0], nil)
-				text, _, _ = strings.Cut(text, ": ") // what comes after it quotes the value, and is left out
+				text, _, _ = strings.Cut(text, ": ") // the rest quotes the value, and is omitted
 				want(text)
 			}
 			return true
@@ -116,8 +116,8 @@ func TestNoTextLacksATranslation(t *testing.T) {
 	}
 }
 
-// called returns the name of what a call calls: with its package where that is written, and
-// of a method the name alone.
+// called returns the name of the called function. It includes the package name if that is written, and of a method it
+// is only the name.
 func called(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -131,8 +131,7 @@ func called(call *ast.CallExpr) string {
 	return ""
 }
 
-// textOf returns the text of literals that may be joined, of a constant, or the format of a
-// fmt.Sprintf.
+// textOf returns the text of joined literals, of a constant, or of the format of a fmt.Sprintf.
 func textOf(e ast.Expr, consts map[string]string) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// byRealTime lists the test files that still sleep or judge by real time. The list only
-// shrinks, and goes when it is empty.
+// byRealTime lists the test files that still sleep or depend on real time. Entries may only be removed; the list is
+// deleted when it is empty.
 var byRealTime = []string{
 	"lib/cache/cachetest/stoa_test.go",
 	"e2e/chats_test.go", "e2e/failures_test.go",
@@ -31,11 +31,10 @@ var byRealTime = []string{
 	"internal/mail/smtp_test.go",
 }
 
-// checkRealTime finds what makes a test depend on how fast its machine is: time.Sleep,
-// synctest.Test, which crashes now and then under the race detector (package bubble says
-// why), and comparisons with what time.Since has measured. Both are right in virtual time, that
-// is in a function that is handed to bubble.Test or synctest.Test, in benchmarks, and in
-// files that the build tag timing keeps out of the ordinary run. Helpers of tests in
+// checkRealTime finds code that makes a test depend on the speed of its machine. This is time.Sleep, a comparison with
+// a result of time.Since, and synctest.Test. The last sometimes crashes under the race detector (see package bubble).
+// The first two are allowed in virtual time, which is in functions passed to bubble.Test or synctest.Test. They are
+// also allowed in benchmarks, and in files with the build tag timing, which the ordinary run excludes. Test helpers in
 // bubbles call bubble.Sleep, which panics elsewhere.
 func checkRealTime(fset *token.FileSet, name string, f *ast.File) (faults []string) {
 	if forTiming(f) {
@@ -70,7 +69,7 @@ func checkRealTime(fset *token.FileSet, name string, f *ast.File) (faults []stri
 	return faults
 }
 
-// forTiming reports that a file is part of `make test-timing` alone.
+// forTiming reports whether only `make test-timing` runs a file.
 func forTiming(f *ast.File) bool {
 	for _, group := range f.Comments {
 		for _, c := range group.List {
@@ -95,12 +94,12 @@ func isCall(n ast.Node, pkg, fn string) bool {
 	return ok && x.Name == pkg
 }
 
-// isBubble reports that what n is handed runs in virtual time.
+// isBubble reports whether a function that is passed to n runs in virtual time.
 func isBubble(n ast.Node) bool {
 	return isCall(n, "bubble", "Test") || isCall(n, "redistest", "Bubble")
 }
 
-// measurements returns the variables that time.Since was assigned to.
+// measurements returns the variables that have a result of time.Since.
 func measurements(n ast.Node) map[string]bool {
 	names := map[string]bool{}
 	ast.Inspect(n, func(n ast.Node) bool {
