@@ -563,7 +563,7 @@ func TestSomebodyElsesBusyKeyIsARefusal(t *testing.T) {
 	}
 }
 
-// nobody is a transport that no request may reach.
+// nobody is a transport that fails the test at any request.
 type nobody struct{}
 
 func (nobody) RoundTrip(*http.Request) (*http.Response, error) {

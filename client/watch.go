@@ -84,7 +84,7 @@ func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood
 	case <-ctx.Done():
 		leave, cancel := within(context.WithoutCancel(ctx), helloTime)
 		defer cancel()
-		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // the connection may be closed
+		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // may be closed
 		err = ctx.Err()
 	}
 	select {

@@ -709,8 +709,9 @@ func (p *Projection[Change, State]) look(ctx context.Context) (identity string, 
 	return identity, marks, err
 }
 
-// A mark has two times in Unix ms: the time up to which the node's rows are applied, and the time of its write. A sign
-// may precede the second time. Builds that do not have the last two signs consider such a node dead.
+// A mark has two times in Unix ms: all of the node's rows before the first time are applied, and the second is the time
+// of the mark's write. A sign may precede the second time. Builds that do not have the last two signs consider such a
+// node dead.
 const (
 	signNone     = ""  // the node lives
 	signBehind   = "+" // the node lives and replays: Redis may lack its commits
