@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// actives is a pair of nodes, and what an operator sees of who is active.
+// actives is a pair of nodes, and an operator's view of active users.
 type actives struct {
 	*pair
 	redis *redis.DB
@@ -38,14 +38,14 @@ func newActives(t *testing.T) *actives {
 	return a
 }
 
-// set puts the nodes' clocks.
+// set sets the nodes' clocks.
 func (a *actives) set(at time.Time) {
 	for _, n := range a.nodes {
 		n.Clock.Set(at)
 	}
 }
 
-// on returns who is in Redis' set of a day.
+// on returns the users in the Redis set of a day.
 func (a *actives) on(day string) []string {
 	a.t.Helper()
 	parsed, ok := keyspace.NewParser(app.Keys()...).Key("stats:dau:" + day)
@@ -83,7 +83,7 @@ func TestWhoCallsIsConnectedOrListensIsActiveOnTheDay(t *testing.T) {
 		for i := range people {
 			people[i] = a.nodes[0].SignUp(t, "UTC")
 		}
-		asks, holds, hears := people[0], people[1], people[2] // the last one registers, and does nothing
+		asks, holds, hears := people[0], people[1], people[2] // the last user registers, and does nothing else
 		const saturday, sunday = "2026-11-21", "2026-11-22"
 		bubble.Sleep(2 * time.Second)
 		a.are(saturday)
@@ -100,7 +100,7 @@ func TestWhoCallsIsConnectedOrListensIsActiveOnTheDay(t *testing.T) {
 		bubble.Sleep(2 * time.Second)
 		a.are(saturday, asks, holds, hears)
 
-		// Over midnight connections stay open, and say nothing.
+		// Over midnight, connections stay open without any requests.
 		a.set(time.Date(2026, 11, 22, 0, 0, 1, 0, time.UTC))
 		bubble.Sleep(time.Minute)
 		a.are(saturday, asks, holds, hears)

@@ -13,8 +13,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// On a board stand, without name and id, users who do not want to be shown, and, for each
-// other, the two of whom one blocks the other. Places and numbers stay.
+// A board lists users who do not want to be shown without name and id. It does the same for each of two users if one of
+// them blocks the other. Places and numbers stay.
 func TestWhoIsHiddenHasAPlaceOnABoardAndNoName(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := testkit.Start(t)
@@ -27,12 +27,12 @@ func TestWhoIsHiddenHasAPlaceOnABoardAndNoName(t *testing.T) {
 				t.Fatal(err)
 			}
 			ids[i] = me.ID
-			time.Sleep(time.Second) // who came first stands first
+			time.Sleep(time.Second) // the first to reach a value ranks first
 			if _, err := c.Checkin(t.Context(), api.CheckinRequest{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// sees returns the names on the boards as each of the three sees them.
+		// sees returns the names on the boards as each of the three users sees them.
 		sees := func() string {
 			var out []string
 			for _, c := range all {

@@ -20,14 +20,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// talker is somebody with a socket who keeps what chats bring: "seq text", in the order in
-// which it came, and other events by their type.
+// talker is a user with a socket who records the events of chats. Messages are recorded as "seq text" in their order of
+// arrival, and other events by their type.
 type talker struct {
 	*device
 	id string
 }
 
-// join registers somebody and opens a socket at a node.
+// join registers a user and opens a socket at a node.
 func (p *pair) join(node int, name string) *talker {
 	p.t.Helper()
 	c := p.client(node)
@@ -42,7 +42,7 @@ func (p *pair) join(node int, name string) *talker {
 	return &talker{p.socket(node, tokens), tokens.User.ID}
 }
 
-// befriend makes two people friends.
+// befriend makes two users friends.
 func (p *pair) befriend(a, b *talker) {
 	p.t.Helper()
 	r, err := a.c.AskFriend(p.t.Context(), api.FriendRequestNew{User: b.id})
@@ -64,8 +64,8 @@ func (d *talker) says(t *testing.T, to *talker, id, text string) api.Sent {
 	return sent
 }
 
-// chats returns what was heard of chats, but for typing, which has no order, and for
-// messages that were heard already, as a client that goes by their numbers has them.
+// chats returns the recorded events of chats. It omits typing, which has no order, and repeated messages, as a client
+// does by their numbers.
 func (d *talker) chats() (out []string) {
 	for _, what := range d.all() {
 		if slices.Contains(out, what) {
@@ -118,7 +118,7 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		if again := bob.says(t, eve, "1", "Hi"); again.Seq != 1 {
 			t.Errorf("sent again: %+v", again)
 		}
-		// Events of two nodes have no order among them; clients go by the message's rev.
+		// Events of two nodes have no order among them; clients use the message's rev.
 		bob.hearsOfChats(t, "message.new 1 Hi")
 		eve.hearsOfChats(t, "message.new 1 Hi")
 		eve.says(t, bob, "1", "Hello")
@@ -156,14 +156,14 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 	})
 }
 
-// reader is a client that keeps one chat as clients should: it takes messages in the order of their numbers, and
-// asks for what is missing where it is told that something may be.
+// reader is a client that builds its copy of one chat as clients should. It takes messages in the order of their
+// numbers, and requests missing ones when the server reports that events may be missing.
 type reader struct {
-	have   atomic.Int64 // messages
-	closed atomic.Int64 // times that its socket was closed
+	have   atomic.Int64 // number of messages
+	closed atomic.Int64 // number of times that its socket was closed
 }
 
-// read opens a reader at the client's node, until the test ends.
+// read runs a reader at the client's node until the test ends.
 func (p *pair) read(c *client.Client, chat string) *reader {
 	p.t.Helper()
 	d, ask := &reader{}, make(chan struct{}, 1)
@@ -182,7 +182,7 @@ func (p *pair) read(c *client.Client, chat string) *reader {
 		},
 		Event: func(e api.Event) {
 			data, _ := e.Data.(json.RawMessage)
-			var at struct { // of a message or of a chat
+			var at struct { // seq of a message, or last seq of a chat
 				Chat string
 				Seq  int64
 			}
@@ -218,8 +218,8 @@ func (p *pair) read(c *client.Client, chat string) *reader {
 	return d
 }
 
-// The node that stores is cut off from Redis now and then, for less time than the others take it for dead after.
-// Whoever listens on the other node gets each message, though no other follows.
+// The node that stores messages is cut off from Redis repeatedly, for less time than the other nodes need to consider
+// it dead. A subscriber at the other node receives each message, even if no other message follows.
 func TestWhatANodeStoresWhileItIsCutOffIsHeardOnTheOther(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -228,17 +228,17 @@ func TestWhatANodeStoresWhileItIsCutOffIsHeardOnTheOther(t *testing.T) {
 		there := p.read(p.client(1, client.WithTokens(eve.c.Tokens())), client.ChatWith(bob.id))
 		for n := range int64(20) {
 			p.wires[0].Refuse()
-			bubble.Sleep(time.Second + rand.N(time.Second)) // so that no tick keeps step with another
+			bubble.Sleep(time.Second + rand.N(time.Second)) // so that no two intervals stay in step
 			bob.says(t, eve, fmt.Sprint(n), "Hi")
 			bubble.Sleep(rand.N(time.Second))
 			p.wires[0].Heal()
 			closed := there.closed.Load()
-			for range 1000 { // until Eve's client is told to look at the truth
+			for range 1000 { // until Eve's client is asked to resynchronise
 				if bubble.Sleep(time.Millisecond); there.closed.Load() > closed {
 					break
 				}
 			}
-			p.wires[0].Refuse() // it was back for a moment only
+			p.wires[0].Refuse() // it was connected for a moment only
 			bubble.Sleep(2 * time.Second)
 			p.wires[0].Heal()
 			bubble.Sleep(5 * time.Second)
@@ -249,8 +249,7 @@ func TestWhatANodeStoresWhileItIsCutOffIsHeardOnTheOther(t *testing.T) {
 	})
 }
 
-// A block that was made on one node holds for messages on the other within maxStale, and
-// what is typed reaches nobody.
+// After a block on one node, the other node refuses messages within maxStale, and publishes no typing.
 func TestWhoIsBlockedReachesNobody(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -284,7 +283,7 @@ func TestAnExportOfManyPartsIsNotRefused(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := testkit.Start(t, func(cfg *app.Config) { cfg.Limits = true })
 		ann := s.SignUp(t, "UTC")
-		for part := range 200 { // of 100,000 messages
+		for part := range 200 { // 100,000 messages
 			if _, err := ann.ExportChats(t.Context(), ""); err != nil {
 				t.Fatalf("part %d: %v", part, err)
 			}

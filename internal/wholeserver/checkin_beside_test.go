@@ -17,8 +17,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// A command of another process writes SQL; the server, whose Redis only it can
-// reach, follows and takes the run.
+// A command of another process writes to SQL. The server applies the change and starts the run; only the server can
+// reach its Redis.
 func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Call(t, c, "POST", "/v1/checkin", "{}") // its record is loaded, with one day
+		s.Call(t, c, "POST", "/v1/checkin", "{}") // loads its record, with one day
 		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
 		if err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 			row := fmt.Sprintf(`{"rank":1,"user":"%s","name":"User 1","value":2}`, me.ID)
 			expect(t, s, c, "GET", "/v1/checkin/boards/"+board, "", fmt.Sprintf(`{"board":"%s","entries":[%s],"me":%s}`, board, row, row))
 		}
-		s.Clock.Set(time.Date(2027, 1, 2, 16, 0, 0, 0, time.UTC)) // a whole day missed
+		s.Clock.Set(time.Date(2027, 1, 2, 16, 0, 0, 0, time.UTC)) // a whole day was missed
 		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2027-01-03","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":0}`)
 		expect(t, s, c, "GET", "/v1/checkin/boards/streak", "", `{"board":"streak","entries":[]}`)
 	})
@@ -73,7 +73,7 @@ func TestMakeUpAndFreezesByHTTP(t *testing.T) {
 		day(13) // the 12th was missed
 		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-13","today":false,"yesterday":false,"streak":2,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
 		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11"],"covered":["2026-11-12"]}`)
-		day(14) // and so was the 13th
+		day(14) // so was the 13th
 		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-14","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
 		expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":1,"limit":1,"days":["2026-11-13"],"history":[]}`)
 		for _, refused := range []struct {
@@ -130,7 +130,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 			{"POST", "/v1/checkin", `{"words":100001}`, 422, "request.invalid"},
 			{"POST", "/v1/checkin", `{"minutes":1441}`, 422, "request.invalid"},
 			{"POST", "/v1/checkin", `{"words":1.5}`, 422, "request.invalid"},
-			{"POST", "/v1/checkin", `{"day":"2020-01-01"}`, 409, "checkin.day_closed"}, // the day is not the client's to choose
+			{"POST", "/v1/checkin", `{"day":"2020-01-01"}`, 409, "checkin.day_closed"}, // the client cannot choose the day
 			{"POST", "/v1/checkin", `{"day":"9999-12-31"}`, 409, "checkin.day_closed"},
 			{"POST", "/v1/checkin", `{"day":"2026-11-31"}`, 422, "request.invalid"},
 			{"POST", "/v1/checkin", `{"day":"2026-11-21T00:00:00Z"}`, 422, "request.invalid"},
@@ -184,8 +184,8 @@ func TestARetriedCheckInAnswersAsTheFirstOne(t *testing.T) {
 	})
 }
 
-// Two nodes on one Redis and one database: what happens on one is seen on the
-// other, at once and as an event.
+// Two nodes share one Redis and one database. A change on one node is visible on the other at once, and is published as
+// an event.
 func TestAnotherNodeSeesIt(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory, dir := redistest.InMemory(t), t.TempDir()

@@ -23,7 +23,7 @@ func TestAServerInRedisFirstModeTakesCheckInsToSQL(t *testing.T) {
 			c := s.SignUp(t, "UTC")
 			eventually.True(t, "the check-in to be taken", func() bool {
 				status, _, body := s.Call(t, c, "POST", "/v1/checkin", "{}")
-				if status == http.StatusServiceUnavailable { // SQL has a second, where Redis has not loaded the record in time
+				if status == http.StatusServiceUnavailable { // SQL has a second to respond, because Redis has not loaded the record in time
 					return false
 				}
 				if status != http.StatusOK || !strings.Contains(body, `"streak":1`) {

@@ -19,8 +19,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// Ben of docs/checkin.md, five times: each leaves out another date about New Year,
-// and some choose a zone again on the day after. Nothing is called by hand.
+// Five users like Ben of docs/checkin.md: each skips another date about New Year, and some choose a zone again on the
+// day after. The jobs of the server do all the work.
 func TestADateThatWasLeftOutStaysCovered(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func datesThatWereLeftOut(t *testing.T, e sqldbtest.Engine) {
 				zone = "Pacific/Kiritimati"
 			case d == moves(i)+1 && i%3 == 0:
 				zone = "Asia/Tokyo"
-			case d == moves(i)+1 && i%3 == 1: // the one in force, as a program may that tells its zone with each start
+			case d == moves(i)+1 && i%3 == 1: // the zone in force again, as a program may send it at each start
 				zone = "Pacific/Kiritimati"
 			default:
 				continue

@@ -1,9 +1,7 @@
-// Package wholeserver tests whole servers in one process, as package testkit starts
-// them: what a domain promises by HTTP, what docs/security.md promises of every
-// operation, and what nodes promise each other. Its files are named for the domain that
-// they test. There is no code in it but tests.
+// Package wholeserver tests whole servers in one process, started by package testkit. The tests cover the behaviour of
+// domains over HTTP, the promises of docs/security.md for every operation, and the behaviour of nodes among each other.
+// Its files are named after the domain that they test. The package contains only tests.
 //
-// They are not external tests of the domains (package checkin_test), because a package
-// that has internal tests as well is then compiled a second time for them, and with it
-// everything between the package and testkit.
+// They are not external tests of the domains (such as package checkin_test). A package that also has internal tests
+// would be compiled a second time for them, together with every package between it and testkit.
 package wholeserver

@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// voiceOf is a recording of silence.
+// voiceOf returns a recording of silence.
 func voiceOf(ms int) []byte {
 	b := append([]byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00"), 0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0)
 	b = binary.LittleEndian.AppendUint32(append(b, "data"...), uint32(ms*16))

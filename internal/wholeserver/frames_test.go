@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// frames is a server with two friends, whose tables can be compared.
+// frames is a server with two friends and comparable tables.
 type frames struct {
 	*testkit.Server
 	db       *sqldb.DB
@@ -55,15 +55,15 @@ func newFrames(t *testing.T, set ...func(*app.Config)) *frames {
 	return f
 }
 
-// tables returns all rows of all tables, but for what connections and time change by
-// themselves: when a user was on line, how far pushes have come, and messages on their way to a worker.
+// tables returns all rows of all tables that do not change by connections and time alone. It omits the last connections
+// of users, the progress of pushes, and queued messages.
 func (f *frames) tables(t *testing.T) map[string]string {
 	t.Helper()
 	var names []string
 	if err := f.db.NewRaw("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").Scan(t.Context(), &names); err != nil {
 		t.Fatal(err)
 	}
-	all, where := map[string]string{}, map[string]string{"settings": " WHERE name NOT IN ('push_mark', 'last_trial_write')"} // the server writes these by itself
+	all, where := map[string]string{}, map[string]string{"settings": " WHERE name NOT IN ('push_mark', 'last_trial_write')"} // the server writes these
 	for _, name := range names {
 		if name == "presence" || name == "outbox" || strings.HasPrefix(name, "activity_") {
 			continue
@@ -102,10 +102,10 @@ func (f *frames) tables(t *testing.T) map[string]string {
 	return all
 }
 
-// unchanged compares the tables.
+// unchanged fails if the tables differ from before.
 func (f *frames) unchanged(t *testing.T, before map[string]string) {
 	t.Helper()
-	bubble.Sleep(time.Minute) // whatever was to follow has
+	bubble.Sleep(time.Minute) // all later work has then ended
 	after := f.tables(t)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if after[name] != before[name] {
@@ -114,7 +114,7 @@ func (f *frames) unchanged(t *testing.T, before map[string]string) {
 	}
 }
 
-// listen opens a socket that keeps the types of events, but for those of who is on line.
+// listen opens a socket that records the types of events, except those of presence.
 func (f *frames) listen(t *testing.T, c *client.Client) *device {
 	t.Helper()
 	d := &device{c: c, ended: make(chan error, 1)}
@@ -134,13 +134,13 @@ func (f *frames) listen(t *testing.T, c *client.Client) *device {
 	return d
 }
 
-// wire is a WebSocket on which a test says what it likes.
+// wire is a WebSocket for arbitrary frames of a test.
 type wire struct {
 	t    *testing.T
 	conn *websocket.Conn
-	in   chan string // answers; closed when the connection is, and then
-	told chan string // pushes, if anybody listens
-	end  string      // says how
+	in   chan string // replies; closed when the connection has ended
+	told chan string // pushes, if a test reads them
+	end  string      // how the connection ended
 }
 
 func (f *frames) open(t *testing.T, query string) *wire {
@@ -164,7 +164,7 @@ func (f *frames) open(t *testing.T, query string) *wire {
 			}
 			for line := range strings.Lines(string(frame)) {
 				if line = strings.TrimSpace(line); line == "{}" {
-					_ = conn.Write(context.WithoutCancel(t.Context()), websocket.MessageText, []byte("{}")) // the answer to a ping
+					_ = conn.Write(context.WithoutCancel(t.Context()), websocket.MessageText, []byte("{}")) // the reply to a ping
 				} else if strings.HasPrefix(line, `{"push"`) {
 					w.told <- line
 				} else {
@@ -183,11 +183,11 @@ func (f *frames) open(t *testing.T, query string) *wire {
 
 func (w *wire) say(kind websocket.MessageType, frame string) {
 	w.t.Helper()
-	_ = w.conn.Write(w.t.Context(), kind, []byte(frame)) // the end of a connection shows where it is read
+	_ = w.conn.Write(w.t.Context(), kind, []byte(frame)) // the read returns the end of a connection
 }
 
-// hear returns the next answer in short: "1 ok", "2 error 107", or how the connection ended;
-// "silence" if nothing comes for two minutes of the bubble.
+// hear returns the next reply in short, such as "1 ok" or "2 error 107", or how the connection ended. It returns
+// "silence" if nothing arrives for two minutes of the bubble.
 func (w *wire) hear() string {
 	w.t.Helper()
 	select {
@@ -237,7 +237,7 @@ func TestMalformedFramesChangeNothing(t *testing.T) {
 		before := f.tables(t)
 		for _, c := range []struct {
 			name, frame string
-			want        string // the answer, or how the connection ended
+			want        string // the reply, or how the connection ended
 		}{
 			{"no JSON", `hello`, "closed 3501"},
 			{"empty", ``, "closed 3501"},
@@ -364,7 +364,7 @@ func TestBinaryFramesOnEitherKindOfSocketChangeNothing(t *testing.T) {
 				}
 			}
 		}
-		// Text in a binary frame is JSON all the same.
+		// Text in a binary frame is also JSON.
 		w := f.open(t, "")
 		w.say(websocket.MessageBinary, `{"id":1,"connect":{"token":"`+f.ann.Tokens().AccessToken+`"}}`)
 		if got := w.hear(); got != "1 ok" {
@@ -387,7 +387,7 @@ func TestAHouseholdHasSoManySocketsAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			refusal = api.Problem{}
-			_ = json.NewDecoder(resp.Body).Decode(&refusal) // the code shows whether it was one
+			_ = json.NewDecoder(resp.Body).Decode(&refusal) // the code shows whether it was a refusal
 			return nil, resp.StatusCode
 		}
 		for round := range 3 {
@@ -403,7 +403,7 @@ func TestAHouseholdHasSoManySocketsAtOnce(t *testing.T) {
 			if conn, status := dial(); conn != nil || status != http.StatusTooManyRequests || refusal.Code != "gateway.too_many" {
 				t.Fatalf("round %d: one more than may be open at once: %d %+v", round, status, refusal)
 			}
-			// Who asks for no socket, or from another page, does not take a place for long.
+			// Requests that do not upgrade, or that fail the Origin check, release their connection slot at once.
 			if resp, err := f.HTTP.Get(f.URL + "/v1/socket"); err != nil || resp.Body.Close() != nil || resp.StatusCode == http.StatusOK {
 				t.Fatalf("round %d: no handshake: %v", round, err)
 			}
@@ -496,7 +496,7 @@ func TestMetricsCountSocketsTheirCallsAndTheirEnds(t *testing.T) {
 	})
 }
 
-// operations of chats by HTTP.
+// chatRoutes has the HTTP routes of the operations of chats.
 var chatRoutes = map[string][2]string{
 	"chats.get": {"GET", "/v1/chats/{chat}"}, "chats.messages": {"GET", "/v1/chats/{chat}/messages"}, "chats.changes": {"GET", "/v1/chats/{chat}/changes"},
 	"chats.send": {"POST", "/v1/chats/{chat}/messages"}, "chats.edit": {"PATCH", "/v1/chats/{chat}/messages/{seq}"}, "chats.delete": {"DELETE", "/v1/chats/{chat}/messages/{seq}"},
@@ -509,7 +509,7 @@ func nested(levels int) string { return strings.Repeat("[", levels) + strings.Re
 func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFrames(t)
-		eve := f.SignUp(t, "UTC") // with whom nobody has a chat
+		eve := f.SignUp(t, "UTC") // no user has a chat with her
 		bubble.Sleep(time.Minute)
 		before := f.tables(t)
 		bob := f.listen(t, f.bob)
@@ -606,7 +606,7 @@ func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) 
 				t.Errorf("%s: the other user heard %q", c.name, got)
 			}
 		}
-		// A megabyte is more than a frame may have: it ends a socket, and HTTP refuses it.
+		// A megabyte exceeds the largest frame: the server closes a socket, and refuses the HTTP request.
 		huge := text(`"` + strings.Repeat("x", 1<<20) + `"`)
 		if status, _, answer := f.Call(t, f.ann, "POST", "/v1/chats/"+mine+"/messages", huge); status != 413 || !strings.Contains(answer, `"request.too_large"`) {
 			t.Errorf("a megabyte by HTTP: %d %s", status, answer)
@@ -618,7 +618,7 @@ func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) 
 			t.Errorf("a megabyte on a socket: %s", got)
 		}
 		f.unchanged(t, before)
-		// What the rules allow at their edges is taken.
+		// Content at the limits of the rules is accepted.
 		for i, body := range []string{custom(nested(10)), text(`"` + strings.Repeat("x", 4000) + `"`)} {
 			body = strings.Replace(body, `"2"`, fmt.Sprintf(`"edge%d"`, i), 1)
 			if status, _, answer := f.Call(t, f.ann, "POST", "/v1/chats/"+mine+"/messages", body); status != 201 {

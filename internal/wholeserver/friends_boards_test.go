@@ -54,7 +54,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 			}
 		}
 		mark(bob, stranger)
-		s.Clock.Set(time.Date(2026, 11, 19, 11, 0, 0, 0, time.UTC)) // while the access tokens are good
+		s.Clock.Set(time.Date(2026, 11, 19, 11, 0, 0, 0, time.UTC)) // before the access tokens expire
 		mark(ann, ada, bob, stranger)
 		name := func(c *client.Client) string { return c.Tokens().User.Name }
 
@@ -67,7 +67,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 			for _, r := range b.Entries {
 				rows = append(rows, fmt.Sprint(r.Rank, " ", r.Name, " ", r.Value))
 			}
-			// Ann is User 1 and stands before Ada by her name.
+			// Ann is User 1 and ranks before Ada by her name.
 			if got, want := strings.Join(rows, ", "), fmt.Sprintf(want, name(ann), name(bob), name(ada)); got != want {
 				t.Errorf("%s: got %s, want %s", board, got, want)
 			}
@@ -85,8 +85,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 			t.Errorf("another scope: got %d %s", status, body)
 		}
 
-		// Who does not want to be shown is hidden from friends too. Ann would stand before Ada
-		// by her name.
+		// A user who does not want to be shown is hidden from friends as well. Ann would rank before Ada by her name.
 		shown := func(yes bool) {
 			t.Helper()
 			if _, err := ann.UpdateMe(t.Context(), api.UserUpdate{OnBoards: &yes}); err != nil {
@@ -103,7 +102,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		}
 		shown(true)
 
-		// The streaks of all stand in the list, and they cost what one costs.
+		// The list has the streaks of all friends, and they cost as much as one streak.
 		streaks := func(friends []api.Friend) map[string]int {
 			m := map[string]int{}
 			for _, f := range friends {
@@ -140,7 +139,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 			t.Errorf("%v records were read from SQL for a board whose records are all in Redis", n)
 		}
 
-		// Without Redis SQL tells the same, in one statement for all.
+		// Without Redis, SQL returns the same, with one statement for all.
 		memory.Kill()
 		list, err = ann.Friends(t.Context(), "", "", 100)
 		if err != nil {
@@ -155,7 +154,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 	})
 }
 
-// sqlReads is how many records were read from SQL so far.
+// sqlReads returns the number of records that were read from SQL so far.
 func sqlReads(t *testing.T, s *testkit.Server) (n float64) {
 	t.Helper()
 	_, _, text := s.Call(t, nil, "GET", "/metrics", "")

@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// heard returns what has been pushed to a wire: on which channel, and what.
+// heard returns the pushes to a wire, each with its channel.
 func (w *wire) heard() (all []string) {
 	bubble.Sleep(time.Second)
 	for {
@@ -59,7 +59,7 @@ func (w *wire) heard() (all []string) {
 				all = append(all, on+" left")
 			}
 		default:
-			slices.Sort(all) // two channels have no order among each other
+			slices.Sort(all) // two channels have no order between them
 			return all
 		}
 	}
@@ -133,17 +133,17 @@ func TestWhoHasAGroupOpenCostsSQLNothing(t *testing.T) {
 			t.Fatalf("subscribe: %s", got)
 		}
 		w.heard()
-		// What nobody reads makes no difference.
+		// A change without an effect on subscriptions is ignored.
 		_, err = f.db.ExecContext(t.Context(), "DELETE FROM chat_members WHERE user_id = ? AND conversation = ?", f.bobID, made.Group.ID)
 		must(t, err)
-		bubble.Sleep(100 * time.Second) // three looks, and more
+		bubble.Sleep(100 * time.Second) // three checks and more
 		if got := w.heard(); len(got) > 0 {
 			t.Errorf("heard %q", got)
 		}
 	})
 }
 
-// A node that is cut off from Redis takes a member out, and dies before it could tell of it.
+// A node that is cut off from Redis removes a member, and dies before it can publish that.
 func TestWhoIsOutOfAGroupHearsItNoLongerThoughTheNodeThatTookThemOutHasDied(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p, ctx := newPair(t), t.Context()
@@ -176,7 +176,8 @@ func TestWhoIsOutOfAGroupHearsItNoLongerThoughTheNodeThatTookThemOutHasDied(t *t
 	})
 }
 
-// SQL goes away between the two looks at what a subscriber may have. Who has the channel still does not take it for its end.
+// SQL becomes unavailable between the two checks of a subscriber's rights. A user who still may subscribe must not
+// treat that as the end of the channel.
 func TestWhoSubscribesAsSQLGoesAwayIsAskedToSubscribeAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p, ctx := newPair(t), t.Context()
@@ -189,7 +190,7 @@ func TestWhoSubscribesAsSQLGoesAwayIsAskedToSubscribeAgain(t *testing.T) {
 		defer db.Close()
 		w := (&frames{Server: p.nodes[1]}).open(t, "")
 		w.connect(eve.c.Tokens().AccessToken)
-		p.wires[1].Delay(200 * time.Millisecond) // of the channel
+		p.wires[1].Delay(200 * time.Millisecond) // the node of the channel
 		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(made.Group.ID)+`"}}`)
 		bubble.Sleep(100 * time.Millisecond)
 		_, err = db.ExecContext(ctx, "ALTER TABLE chat_members RENAME TO away")

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// groupEvents are the events about groups that a device has heard, each kind with how often.
+// groupEvents returns the received events about groups: each type with its number.
 func (d *device) groupEvents() string {
 	count := map[string]int{}
 	for _, what := range d.all() {
@@ -24,7 +24,7 @@ func (d *device) groupEvents() string {
 	return fmt.Sprint(count)
 }
 
-// Every operation of groups over HTTP, on two nodes; whoever holds a socket hears of it on either.
+// The test calls every operation of groups over HTTP, on two nodes. Sockets on both nodes receive the events.
 func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 4)
@@ -126,7 +126,7 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 			t.Errorf("bans %+v, %v", bans, err)
 		}
 		c.must(bob.UnbanFromGroup(ctx, g, id(eve)))
-		if _, err := eve.Group(ctx, g); err != nil { // it takes requests
+		if _, err := eve.Group(ctx, g); err != nil { // it accepts requests
 			t.Error(err)
 		}
 		if got, err := eve.Groups(ctx); err != nil || len(got.Groups) != 0 {
@@ -156,7 +156,8 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 	})
 }
 
-// TestARequestToJoinLeavesTheNoticesOfWhoCannotAnswerIt: it has ended, or its reader is no admin any more.
+// TestARequestToJoinLeavesTheNoticesOfWhoCannotAnswerIt tests that a notice of a request is removed if the request has
+// ended or its reader is no longer an admin.
 func TestARequestToJoinLeavesTheNoticesOfWhoCannotAnswerIt(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 4)

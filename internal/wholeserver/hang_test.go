@@ -16,14 +16,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// An S3 server, MariaDB and Redis stop one after the other, and ann calls every operation on her resources. All answers arrive
-// before a server continues.
+// An S3 server, MariaDB and Redis hang one after the other, and ann calls every operation on her resources. All
+// responses arrive before a server continues.
 func TestEveryOperationAnswersWhileServersHang(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Engine: sqldbtest.Default(t)})
 	rdb := redistest.Server(t)
 	setting, s3 := storagetest.S3(t)
-	var hangs atomic.Pointer[chan struct{}] // the S3 server answers when it is closed; nil: at once
+	var hangs atomic.Pointer[chan struct{}] // the S3 server responds when it is closed; nil means at once
 	serve := s3.Config.Handler
 	s3.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if until := hangs.Load(); until != nil {
@@ -36,17 +36,17 @@ func TestEveryOperationAnswersWhileServersHang(t *testing.T) {
 		cfg.SQL, cfg.Redis, cfg.Files.Storage = maria.URL, rdb.URL, setting
 	})
 	w.away, w.hc.Timeout = true, time.Minute
-	var files []request // that need the S3 server
+	var files []request // requests that need the S3 server
 	for _, tt := range []struct {
 		name      string
 		stop, end func()
-		least     int // of the operations say that something is away
+		least     int // least number of operations that report an unavailable part
 	}{
 		{"S3", func() { c := make(chan struct{}); hangs.Store(&c) }, func() { close(*hangs.Swap(nil)) }, 0},
 		{"MariaDB", func() { maria.Pause(t) }, func() { maria.Resume(t) }, len(w.ops) / 2},
 		{"Redis", rdb.Pause, rdb.Resume, 1},
 	} {
-		w.populate() // what was called before has taken much of it away
+		w.populate() // the earlier calls have deleted much of it
 		if tt.name == "S3" {
 			files = w.ofFiles()
 		}
@@ -101,7 +101,7 @@ func (w *world) ofFiles() []request {
 	}
 }
 
-// hers is ann's request to an operation, on what belongs to her.
+// hers returns ann's request to an operation on her resources.
 func (w *world) hers(o op) request {
 	hers := map[string]any{}
 	for _, p := range o.places() {

@@ -12,8 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// A whole server, by its clock: the job, the message, every domain, and the second
-// look.
+// A whole server by its clock: the job, the message, every domain, and the recheck.
 func TestAnErasedUserIsGoneFromEveryDomain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var data string
@@ -49,7 +48,7 @@ func TestAnErasedUserIsGoneFromEveryDomain(t *testing.T) {
 			}
 			return n
 		}
-		if n := rows(); n < 4 { // a check-in, a request, the answer to the former, the account
+		if n := rows(); n < 4 { // a check-in, a request, its stored response, the account
 			t.Fatalf("%d rows before, want something of everybody", n)
 		}
 		deleted, err := ann.DeleteAccount(ctx, api.AccountDeletion{})
@@ -58,7 +57,7 @@ func TestAnErasedUserIsGoneFromEveryDomain(t *testing.T) {
 		}
 		s.Clock.Set(deleted.Erased.Add(time.Second))
 		bubble.Sleep(time.Minute)
-		if n := rows(); n > 1 { // the second look waits for its minute
+		if n := rows(); n > 1 { // the recheck waits for its minute
 			t.Errorf("%d rows are left, want the second look's message at most", n)
 		}
 		bubble.Sleep(2 * time.Minute)

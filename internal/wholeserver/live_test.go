@@ -16,13 +16,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// onAir are nodes that carry live streams on loopback, with a Redis, a database and a secret in common.
+// onAir starts nodes that serve live streams on loopback. They share a Redis, a database and a secret.
 func onAir(t *testing.T, n int) []*testkit.Server {
 	t.Helper()
 	return onAirWith(t, redistest.InMemory(t), n)
 }
 
-// onAirWith is onAir with a Redis of the test's.
+// onAirWith is onAir with the test's own Redis.
 func onAirWith(t *testing.T, memory *redistest.Memory, n int) (nodes []*testkit.Server) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,10 +35,10 @@ func onAirWith(t *testing.T, memory *redistest.Memory, n int) (nodes []*testkit.
 	return nodes
 }
 
-// show publishes a picture at a node, until the test ends.
+// show publishes a picture at a node until the test ends.
 func show(t *testing.T, node *testkit.Server, stream, key string, session *string) (p *livetest.Publisher) {
 	t.Helper()
-	eventually.NoError(t, "the publisher to be let in", func() (err error) { // the one before may be on the way out
+	eventually.NoError(t, "the publisher to be let in", func() (err error) { // an earlier publisher may still be disconnecting
 		p, err = livetest.Publish(t.Context(), livetest.Camera{KeyEvery: time.Second}, livetest.Post(node.HTTP, node.URL+"/v1/streams/"+stream+"/whip", key, session))
 		return err
 	})
@@ -58,7 +58,7 @@ func look(t *testing.T, node *testkit.Server, path, token string, session *strin
 	return v
 }
 
-// status is that of an answer other than 201.
+// status returns the status of a response other than 201.
 func status(t *testing.T, err error) int {
 	t.Helper()
 	refused, ok := errors.AsType[*livetest.Refused](err)
@@ -132,7 +132,7 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 		}
 		return true
 	})
-	// What WHIP and WHEP have besides.
+	// Other methods and headers of WHIP and WHEP.
 	for _, method := range []string{http.MethodPatch, http.MethodPut} {
 		if got, h, _ := nodes[0].Call(t, ann, method, strings.TrimPrefix(session, nodes[0].URL), ""); got != http.StatusMethodNotAllowed || !strings.Contains(h.Get("Allow"), "DELETE") {
 			t.Errorf("%s of a session: %d, allowed are %q", method, got, h.Get("Allow"))
@@ -162,7 +162,7 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 	if got, _, body := nodes[0].Call(t, nil, http.MethodGet, "/v1/me", "", "Authorization", "Bearer "+made.Keys.Publish); got != http.StatusForbidden {
 		t.Errorf("a key where users are wanted: %d %s", got, body)
 	}
-	// Sessions end by DELETE, at whatever node it arrives.
+	// A DELETE at any node ends a session.
 	if got := end(t, nodes[0], strings.Replace(far, nodes[1].URL, nodes[0].URL, 1), made.Keys.Play); got != http.StatusOK {
 		t.Errorf("a viewer's end: %d", got)
 	}
@@ -182,11 +182,11 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 		st, err := ann.Stream(t.Context(), id)
 		return err == nil && st.Live == nil && st.LastLive != nil
 	})
-	show(t, nodes[1], id, made.Keys.Publish, nil) // elsewhere
+	show(t, nodes[1], id, made.Keys.Publish, nil) // at another node
 	look(t, nodes[0], path, made.Keys.Play, nil)
 }
 
-// The publisher's node takes the lease again, with another token.
+// The publisher's node acquires the lease again, with another token.
 func TestViewersAtAllNodesStayWhenRedisIsEmptied(t *testing.T) {
 	memory := redistest.InMemory(t)
 	nodes := onAirWith(t, memory, 2)

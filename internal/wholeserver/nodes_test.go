@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// asks returns the status of a node's answer to a GET, and the document that it is.
+// asks sends a GET and returns the status, the headers and the JSON document of the response.
 func asks(t *testing.T, s *testkit.Server, path string) (status int, header http.Header, doc map[string]any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
@@ -33,12 +33,12 @@ func asks(t *testing.T, s *testkit.Server, path string) (status int, header http
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	must(t, err)
-	_ = json.Unmarshal(text, &doc) // a page is none
+	_ = json.Unmarshal(text, &doc) // a page is not JSON
 	return resp.StatusCode, resp.Header, doc
 }
 
-// TestTwoGatewaysOneAPIAndOneWorker is the layout that docs/operate.md describes: each path is served where the proxy sends it, and
-// nowhere else, and users notice nothing of it.
+// TestTwoGatewaysOneAPIAndOneWorker tests the layout in docs/operate.md. Each path is served only by the nodes that the
+// proxy uses for it, and users notice no difference.
 func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory, dir := redistest.InMemory(t), t.TempDir()
@@ -65,7 +65,7 @@ func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 			}
 		}
 
-		ann, bob := front.SignUp(t, "UTC"), front.SignUp(t, "UTC") // their codes are mailed by the worker
+		ann, bob := front.SignUp(t, "UTC"), front.SignUp(t, "UTC") // the worker mails their codes
 		p := &pair{t: t, nodes: gateways}
 		writes, first, second := p.socket(0, ann.Tokens()), p.socket(0, bob.Tokens()), p.socket(1, bob.Tokens())
 		var sent api.Sent
@@ -88,21 +88,21 @@ func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 	})
 }
 
-// lay has a device's next connection go to a node; those that stand do.
+// lay sets the node of a device's next connection; existing connections stay.
 func (l *line) lay(to *testkit.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.node = to
 }
 
-// registry is a Redis beside nodes, as an operator's command has it, and the node that is meant.
+// registry is the Redis of the nodes, as an operator's command opens it, and the node of the test.
 type registry struct {
 	*redis.DB
 	t    *testing.T
 	node cluster.ID
 }
 
-// newRegistry means the node at an address.
+// newRegistry returns a registry for the node at an address.
 func newRegistry(t *testing.T, memory *redistest.Memory, of *testkit.Server) *registry {
 	t.Helper()
 	cfg := memory.Wire().Config()
@@ -127,7 +127,7 @@ func (r *registry) tell(o cluster.Order) {
 	must(r.t, cluster.Tell(r.t.Context(), r.DB, r.node, o))
 }
 
-// entry is the node as others see it.
+// entry returns the node's entry in the registry.
 func (r *registry) entry() cluster.Entry {
 	r.t.Helper()
 	all, err := cluster.List(r.t.Context(), r.DB)
@@ -149,7 +149,7 @@ func TestADrainedNodeSendsItsSocketsToOthersAndNoneLosesAnEvent(t *testing.T) {
 		var devices []*device
 		for range many {
 			d := p.socket(0, p.enter(0))
-			d.line.lay(p.nodes[1]) // a proxy sends nobody to a node that is not ready
+			d.line.lay(p.nodes[1]) // a proxy sends no connections to a node that is not ready
 			devices = append(devices, d)
 		}
 		time.Sleep(2 * time.Second)
@@ -208,7 +208,7 @@ func TestADrainedNodeSendsItsSocketsToOthersAndNoneLosesAnEvent(t *testing.T) {
 			}
 		}
 
-		// It serves again once it is told to.
+		// The node serves again after an order.
 		r.tell(cluster.Order{})
 		eventually.Equal(t, "the node's word", cluster.Serving, func() cluster.Status { return r.entry().Status })
 		if status, _, _ := asks(t, p.nodes[0], "/readyz"); status != http.StatusOK {
@@ -216,13 +216,13 @@ func TestADrainedNodeSendsItsSocketsToOthersAndNoneLosesAnEvent(t *testing.T) {
 		}
 		p.socket(0, p.enter(0)).hears(t, "opened")
 
-		// Told to stop, it ends by itself.
+		// After an order to stop, it ends by itself.
 		r.tell(cluster.Order{Drain: true, Stop: true})
 		eventually.Equal(t, "the node's last word", cluster.Stopped, func() cluster.Status { return r.entry().Status })
 	})
 }
 
-// A node without sockets, such as one that serves the API alone, drains as long as others.
+// A node without sockets, such as one with the role api only, drains as long as other nodes.
 func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -285,7 +285,7 @@ func TestStop_ServesUntilProxiesHaveProbed(t *testing.T) {
 	})
 }
 
-// TestADrainThatIsUndoneAtOnceLeavesTheNodeServing: whichever way the two cross.
+// TestADrainThatIsUndoneAtOnceLeavesTheNodeServing tests the order and its undo in both orders of arrival.
 func TestADrainThatIsUndoneAtOnceLeavesTheNodeServing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)

@@ -74,7 +74,8 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A node without SQL still serves what Redis answers: it stays in its proxy, and names what is away, since when and why.
+// A node without SQL still serves data from Redis. It stays in its proxy, and names the unavailable part, the start and
+// the reason.
 func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{})
 	var log logtest.Buffer

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// maxStale is what a revoked session may last anywhere.
+	// maxStale bounds how long any node accepts a revoked session.
 	maxStale = 500 * time.Millisecond
-	// step is how often lasts looks.
+	// step is the interval of checks in lasts.
 	step = 10 * time.Millisecond
 )
 
-// A pair of nodes, each with its own wire to the same Redis, on one database, and a
-// user who can log devices in. All of it is in the test's bubble.
+// A pair is two nodes on one database, each with its own wire to the same Redis, and a user who can log devices in. All
+// of it is in the test's bubble.
 type pair struct {
 	t      *testing.T
 	memory *redistest.Memory
 	nodes  [2]*testkit.Server
 	wires  [2]*redistest.Wire
 	email  string
-	dir    string // of the database
+	dir    string // folder of the database
 }
 
 func newPair(t *testing.T) *pair {
@@ -87,7 +87,7 @@ func (p *pair) good(node int, d api.Tokens) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// warm has a node keep a copy of the device's session.
+// warm lets a node cache the device's session.
 func (p *pair) warm(node int, d api.Tokens) {
 	p.t.Helper()
 	for range 3 {
@@ -97,7 +97,7 @@ func (p *pair) warm(node int, d api.Tokens) {
 	}
 }
 
-// revoke logs a device out at a node, by itself.
+// revoke logs a device out at a node with the device's own token.
 func (p *pair) revoke(node int, d api.Tokens) {
 	p.t.Helper()
 	if err := p.client(node, client.WithTokens(d)).Logout(p.t.Context()); err != nil {
@@ -105,7 +105,7 @@ func (p *pair) revoke(node int, d api.Tokens) {
 	}
 }
 
-// lasts returns for how long a node accepts what was revoked.
+// lasts returns how long a node accepts the revoked session.
 func (p *pair) lasts(node int, d api.Tokens) time.Duration {
 	p.t.Helper()
 	began := time.Now()
@@ -120,7 +120,7 @@ func (p *pair) lasts(node int, d api.Tokens) time.Duration {
 	return last
 }
 
-// The node that revokes is cut off from Redis, which the other one still asks.
+// The node that revokes is cut off from Redis, which the other node still uses.
 func TestANodeThatIsCutOffRevokesForTheOthers(t *testing.T) {
 	for name, cut := range map[string]func(*redistest.Wire){"refused": (*redistest.Wire).Refuse, "silent": (*redistest.Wire).BlackHole} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestANodeThatIsCutOffRevokesForTheOthers(t *testing.T) {
 	}
 }
 
-// The node that revokes has Redis, and the other one has not.
+// The node that revokes has Redis, and the other node does not.
 func TestANodeThatIsCutOffHearsOfRevocations(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -175,7 +175,7 @@ func TestANodeThatIsCutOffHearsOfRevocations(t *testing.T) {
 	})
 }
 
-// All nodes lose Redis, which keeps what it had.
+// All nodes lose Redis, whose data remains.
 func TestAfterAnOutageNoRevokedSessionComesBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -189,13 +189,13 @@ func TestAfterAnOutageNoRevokedSessionComesBack(t *testing.T) {
 				wire.Refuse()
 			}
 			if i%2 == 1 {
-				bubble.Sleep(2 * maxStale) // everybody knows
+				bubble.Sleep(2 * maxStale) // all nodes have the drop
 			}
 			p.revoke(0, goes)
 			if last := p.lasts(1, goes); last > maxStale {
 				t.Errorf("%d: without Redis a revoked session was good for %s", i, last)
 			}
-			bubble.Sleep(maxStale) // until each node has looked for drops in vain
+			bubble.Sleep(maxStale) // until each node has tried to read drops and failed
 			for _, wire := range slices.Backward(p.wires[:]) {
 				wire.Heal()
 			}
@@ -251,8 +251,8 @@ func TestRedisIsEmptiedOrAwayAndNobodyIsLoggedOut(t *testing.T) {
 	})
 }
 
-// A node is cut off from Redis, goes on storing, and is gone before it could tell. What it has stored
-// is in Redis all the same, and whoever asks the other node gets it.
+// A node that is cut off from Redis continues to store rows, and dies before it can publish them. The rows reach Redis
+// anyway, and the other node returns them.
 func TestWhatANodeStoredWhileItWasCutOffIsThereAfterItsEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -283,7 +283,7 @@ func TestWhatANodeStoredWhileItWasCutOffIsThereAfterItsEnd(t *testing.T) {
 			return got.Total
 		}
 		says()
-		eventually.Equal(t, "what waits for Bob", 1, unread) // and it is in Redis from here on
+		eventually.Equal(t, "what waits for Bob", 1, unread) // Redis has it from here on
 		if got := days(); got != 0 {
 			t.Fatalf("%d days before the first", got)
 		}

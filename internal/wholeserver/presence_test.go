@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// A circle is a pair of nodes with users, of whom the first one is everybody's friend.
+// A circle is a pair of nodes with users; the first user is a friend of all others.
 type circle struct {
 	*pair
 	people []*client.Client
@@ -63,7 +63,7 @@ func (c *circle) connect(node, user int) *device {
 	return c.socket(node, c.people[user].Tokens())
 }
 
-// sees returns what one user sees of others at a node.
+// sees returns the presence of users that one user sees at a node.
 func (c *circle) sees(node, viewer int, users ...int) string {
 	c.t.Helper()
 	asked := make([]string, len(users))
@@ -85,7 +85,7 @@ func (c *circle) sees(node, viewer int, users ...int) string {
 	return strings.Join(out, " ")
 }
 
-// soon waits until one user sees that of others at both nodes.
+// soon waits until one user sees this presence of others at both nodes.
 func (c *circle) soon(want string, viewer int, users ...int) {
 	c.t.Helper()
 	for node := range c.nodes {
@@ -93,7 +93,7 @@ func (c *circle) soon(want string, viewer int, users ...int) {
 	}
 }
 
-// told returns what a device was told of a user since it had heard n things.
+// told returns the events about a user that a device received after its first n events.
 func (d *device) told(n int, of *client.Client) []string {
 	var out []string
 	for _, what := range d.all()[n:] {
@@ -126,7 +126,7 @@ func TestFriendsSeeEachOtherComeAndGoOnEveryNode(t *testing.T) {
 		c.soon("busy", ann, bob)
 		phone.line.harm(nil)
 		bubble.Sleep(20 * time.Second)
-		c.soon("busy", ann, bob) // the tablet is still there
+		c.soon("busy", ann, bob) // the tablet is still connected
 		tablet.line.harm(nil)
 		bubble.Sleep(3 * time.Second)
 		c.soon("busy", ann, bob)
@@ -136,7 +136,7 @@ func TestFriendsSeeEachOtherComeAndGoOnEveryNode(t *testing.T) {
 		// Three of the circle's users are strangers to each other.
 		c.wasTold(seen, 0, c.people[2])
 		phone.line.harm(c.nodes[0])
-		c.soon("busy", ann, bob) // the wish stays
+		c.soon("busy", ann, bob) // the wish remains
 		c.wasTold(seen, 0, c.people[bob], "online", "busy", "offline", "busy")
 		if mine, err := c.at(0, bob).MyPresence(t.Context()); err != nil || mine != (api.MyPresence{Status: "busy", Wish: "busy"}) {
 			t.Errorf("bob's own: %+v, %v", mine, err)
@@ -157,7 +157,7 @@ func TestWhoIsBackWithinFiveSecondsWasNeverAway(t *testing.T) {
 			bob.line.harm(nil)
 			bubble.Sleep(2 * time.Second)
 			c.soon("online", 0, 1)
-			bob.line.harm(c.nodes[i%2]) // on either node
+			bob.line.harm(c.nodes[i%2]) // on both nodes in turn
 			bubble.Sleep(20 * time.Second)
 			c.soon("online", 0, 1)
 		}
@@ -176,7 +176,7 @@ func TestOnlyFriendsWhoMaySeeAUserAreTold(t *testing.T) {
 		all := []*device{c.connect(0, ann), c.connect(1, bob), c.connect(0, eve), c.connect(1, dan)}
 		nobody, friends := api.PresenceNobody, api.PresenceFriends
 		c.soon("online online online online", ann, ann, bob, eve, dan)
-		c.soon("offline online offline", bob, eve, bob, dan) // strangers, and oneself
+		c.soon("offline online offline", bob, eve, bob, dan) // strangers, and the user's own id
 		from := len(all[ann].all())
 
 		_, err := c.at(0, bob).UpdateMe(t.Context(), api.UserUpdate{Presence: &nobody})
@@ -192,7 +192,7 @@ func TestOnlyFriendsWhoMaySeeAUserAreTold(t *testing.T) {
 		bubble.Sleep(20 * time.Second)
 		all[bob].line.harm(c.nodes[0])
 		c.soon("away", bob, bob)
-		c.wasTold(all[ann], from, c.people[bob], "offline") // and nothing since
+		c.wasTold(all[ann], from, c.people[bob], "offline") // and no event since
 		if got, err := c.at(0, ann).PresenceAndLastSeen(t.Context(), id(c.people[bob])); err != nil || got.Users[0].LastSeen != nil {
 			t.Errorf("when a hidden user was last seen is shown: %+v, %v", got, err)
 		}
@@ -271,7 +271,7 @@ func TestRedisIsEmptiedOrAwayAndEverybodyIsOnLineAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.soon("away online", ann, bob, eve)
-		bubble.Sleep(2 * time.Second) // what was told of that has come
+		bubble.Sleep(2 * time.Second) // earlier events have arrived
 		for name, harm := range map[string]func(){
 			"emptied":       c.memory.FlushAll,
 			"away":          func() { c.memory.Kill(); bubble.Sleep(20 * time.Second); c.memory.Restart() },
@@ -286,7 +286,7 @@ func TestRedisIsEmptiedOrAwayAndEverybodyIsOnLineAgain(t *testing.T) {
 				t.Errorf("%s: a friend was told %q, and nobody came or went", name, got)
 			}
 		}
-		// Who goes while Redis has nothing is off line afterwards, and so it is told.
+		// A user who disconnects while Redis is empty is offline afterwards, and this is published.
 		from := len(seen.all())
 		c.memory.FlushAll()
 		goes.line.harm(nil)

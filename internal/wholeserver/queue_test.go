@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// Commands wait for a change of an account in the outbox, so it must not go on to a queue where they do not look: one that no
-// server can follow stays.
+// Commands wait for a change of an account in the outbox. If no server can apply the change, it must stay there, and
+// must not move to a queue that the commands do not check.
 func TestChangesOfAccountsAreFollowedWhereCommandsWaitForThem(t *testing.T) {
 	dir, url := t.TempDir(), redistest.Server(t).URL
 	testkit.Start(t, func(cfg *app.Config) { cfg.Data, cfg.Redis, cfg.Queue = dir, url, "redis" })

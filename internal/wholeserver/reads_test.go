@@ -11,17 +11,17 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// writtenByReads are tables that a GET may change, with the reason.
+// writtenByReads lists the tables that a GET may change, with the reasons.
 var writtenByReads = map[string]string{
 	"activity_days": "a job counts the users of a day",
 	"presence":      "a stream of events is a connection, and its end is the user's last-seen time",
 	"room_playback": "a read that finds no register in Redis gives it the next generation",
 }
 
-// withoutAnswer are the GETs that have nothing to return to ann.
+// withoutAnswer lists the GETs without data for ann.
 var withoutAnswer = []string{
 	"GET /v1/files/{link}",                                                                              // links are signed
-	"GET /v1/groups/{group}/card", "GET /v1/groups/{group}/card.png", "GET /v1/groups/{group}/card.svg", // not drawn
+	"GET /v1/groups/{group}/card", "GET /v1/groups/{group}/card.png", "GET /v1/groups/{group}/card.svg", // there is no card
 	"GET /v1/service/users/{user}", // for service keys
 }
 

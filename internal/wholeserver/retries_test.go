@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// A node is killed after what a request has made is committed, and before its answer is stored. The client sends the same
-// request to another node.
+// A node is killed after the commit of a request, and before its response is stored. The client sends the same request
+// to another node.
 func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 2)
@@ -21,7 +21,7 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 		db, err := sqldb.Open(ctx, sqldb.Config{URL: "sqlite", Dir: c.dir})
 		c.must(err)
 		defer db.Close()
-		// twice has a request be sent, its answer be lost, and it be sent again.
+		// twice sends a request, loses its response, and sends it again.
 		twice := func(what string, send func(c *client.Client, key string) (string, error)) string {
 			t.Helper()
 			first, err := send(ann, what)
@@ -110,7 +110,7 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 	})
 }
 
-// What was said by somebody else is with its message alone, not with the answers that are kept for those who reacted.
+// A message of another user is stored only with the message, and not in the stored responses for users who reacted.
 func TestNoAnswerThatIsKeptHasWhatWasTakenBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 2)

@@ -51,7 +51,8 @@ func derivedRights(t *testing.T) map[string]derivedRight {
 	return rows
 }
 
-// within returns when a derived right has ended, after the right behind it; false: by design it does not end.
+// within returns how long a derived right lasts after the end of its right. It returns false if it does not end by
+// design.
 func (r derivedRight) within(t *testing.T) (time.Duration, bool) {
 	switch words := strings.FieldsFunc(r.ends, func(c rune) bool { return c == ' ' || c == ':' || c == '.' }); {
 	case strings.HasPrefix(r.ends, "at once"):
@@ -67,7 +68,7 @@ func (r derivedRight) within(t *testing.T) (time.Duration, bool) {
 	return 0, false
 }
 
-// rights has two nodes. Each right ends at node 0; what is derived from it is tried at node 1.
+// rights has two nodes. Each right ends at node 0; its derived rights are tried at node 1.
 type rights struct {
 	*circle
 	db   *sqldb.DB
@@ -77,7 +78,7 @@ type rights struct {
 	sent int
 }
 
-// tries has a function for each derived right; it fails once the right has ended.
+// tries has a function for each derived right. It fails after the right has ended.
 type tries map[string]func() error
 
 var errSilent = errors.New("nothing arrives")
@@ -194,7 +195,7 @@ func (w *wire) brings(event string, act func() error) func() error {
 	}
 }
 
-// status returns a function that reports whether a user sees another on line.
+// status returns a function that reports whether a user sees another one online.
 func (r *rights) status(viewer, user *client.Client) func() error {
 	return func() error {
 		found, err := viewer.Presence(r.t.Context(), id(user))
@@ -221,7 +222,7 @@ func session(r *rights) (func() error, tries) {
 	}
 }
 
-// account has what an account that is banned or deleted leaves.
+// account returns the test of an account that is banned or deleted.
 func account(prefix string, end func(r *rights, user string) error) func(r *rights) (func() error, tries) {
 	return func(r *rights) (func() error, tries) {
 		ctx := r.t.Context()
@@ -296,7 +297,7 @@ func friendship(r *rights) (func() error, tries) {
 	_, err = r.ann.AcceptTransfer(ctx, offer.ID)
 	r.must(err)
 	at := 0
-	r.wire(r.ann.Tokens().AccessToken, "") // she is on line
+	r.wire(r.ann.Tokens().AccessToken, "") // makes her online
 	return func() error { return r.ann.RemoveFriend(ctx, id(bob)) }, tries{
 		"friendship.presence": r.status(there, r.ann),
 		"friendship.events": r.wire(bob.Tokens().AccessToken, "").brings(api.EventPresenceChanged, func() error {
@@ -590,7 +591,7 @@ func serviceKey(r *rights) (func() error, tries) {
 	}
 }
 
-// Each right of docs/security.md ends at one node, and what is derived from it is tried at another.
+// Each right of docs/security.md ends at one node, and its derived rights are tried at another.
 func TestDerivedRights_EndWithTheirRight(t *testing.T) {
 	rows := derivedRights(t)
 	walked := map[string]bool{}
@@ -644,7 +645,7 @@ func TestDerivedRights_EndWithTheirRight(t *testing.T) {
 	testsExist(t, rows)
 }
 
-// testsExist fails for tests that the table names and that are not in the repository.
+// testsExist fails for tests that are in the table but not in the repository.
 func testsExist(t *testing.T, rows map[string]derivedRight) {
 	var all bytes.Buffer
 	must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

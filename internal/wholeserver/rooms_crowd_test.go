@@ -15,7 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// TestAMessageIsTakenWhileACrowdWaitsForARoom has more guests come into a room that another node holds than a node has connections.
+// TestAMessageIsTakenWhileACrowdWaitsForARoom lets more guests join a room than a node has connections. Another node
+// has locked the room.
 func TestAMessageIsTakenWhileACrowdWaitsForARoom(t *testing.T) {
 	cfg := sqldbtest.Default(t).Config(t)
 	s := testkit.Start(t, func(c *app.Config) { c.SQL, c.SQLConns, c.Chats.MessagesFrom = cfg.URL, 8, "everybody" })

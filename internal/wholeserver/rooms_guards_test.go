@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// openRoom makes a room of the first user's into which the others have come, and in which something is on.
+// openRoom creates a room of the first user. The others join it, and an item is loaded.
 func (c *circle) openRoom() (room string, state api.Playback) {
 	c.t.Helper()
 	ctx, ann, open, yes := c.t.Context(), c.people[0], "open", true
@@ -38,7 +38,7 @@ func (c *circle) openRoom() (room string, state api.Playback) {
 	return room, state
 }
 
-// again subscribes anew, as clients do after a subscription has ended with code 2500.
+// again subscribes again, as clients do after a subscription has ended with code 2500.
 func (w *wire) again(id, room string) {
 	w.t.Helper()
 	w.say(websocket.MessageText, `{"id":`+id+`,"subscribe":{"channel":"`+api.RoomChannel(room)+`"}}`)
@@ -47,7 +47,8 @@ func (w *wire) again(id, room string) {
 	}
 }
 
-// Who blocks somebody while both are in a room hears them no more, and hears all others; at the other node as well.
+// A user who blocks another one in the same room no longer receives that user's messages, but those of all others. This
+// also holds at the other node.
 func TestWhoIsBlockedIsNotHeardInARoom(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 3)
@@ -118,7 +119,7 @@ func TestWhoIsBlockedIsNotHeardInARoom(t *testing.T) {
 	})
 }
 
-// A node that is cut off from Redis blocks somebody for a user, and dies before it could tell of it.
+// A node that is cut off from Redis stores a block, and dies before it can publish it.
 func TestWhoIsBlockedIsNotHeardInARoomThoughTheNodeThatBlockedThemHasDied(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 3)
@@ -150,7 +151,8 @@ func TestWhoIsBlockedIsNotHeardInARoomThoughTheNodeThatBlockedThemHasDied(t *tes
 	})
 }
 
-// Who is out of a room, by whatever way, has their subscription ended with code 2000, hears nothing more, and is refused.
+// After any end of a membership, the user's subscription ends with code 2000. The user receives nothing more, and is
+// refused.
 func TestASubscriptionEndsForWhoIsOutOfTheRoom(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 4)
@@ -203,7 +205,8 @@ func TestASubscriptionEndsForWhoIsOutOfTheRoom(t *testing.T) {
 	})
 }
 
-// What was said while Redis was away reaches the other node's viewers, or they are told to look at the scene again.
+// Messages sent during an outage of Redis reach the other node's viewers, or the viewers are asked to load the scene
+// again.
 func TestViewersAreToldWhereEventsMayBeMissing(t *testing.T) {
 	for name, back := range map[string]func(*circle){"with its keys": func(c *circle) { c.memory.Restart() }, "empty": func(c *circle) { c.memory.RestartEmpty() }} {
 		t.Run(name, func(t *testing.T) {
@@ -239,8 +242,8 @@ func TestViewersAreToldWhereEventsMayBeMissing(t *testing.T) {
 	}
 }
 
-// While Redis is away what is on is read from the checkpoint, and commands are refused. No reader who has seen a
-// register sees an older one as a newer one, and all is right again when Redis is back, with its keys or without.
+// During an outage of Redis, the playback is read from the checkpoint, and commands are refused. No reader gets an
+// older register after a newer one. Afterwards everything works again, with or without Redis's keys.
 func TestPlaybackWhileRedisIsAway(t *testing.T) {
 	for name, back := range map[string]func(*circle){"with its keys": func(c *circle) { c.memory.Restart() }, "empty": func(c *circle) { c.memory.RestartEmpty() }} {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +261,7 @@ func TestPlaybackWhileRedisIsAway(t *testing.T) {
 					state, err = ann.Command(ctx, room, cmd)
 					c.must(err)
 				}
-				// newer holds what a node says against what was seen before, and counts it as seen.
+				// reads compares a node's register with the earlier ones, and records it.
 				newest := state
 				reads := func(cl *client.Client) api.Playback {
 					t.Helper()
@@ -272,7 +275,7 @@ func TestPlaybackWhileRedisIsAway(t *testing.T) {
 					}
 					return p
 				}
-				for round := range 2 { // the second one finds copies of the first one's checkpoint
+				for round := range 2 { // the second round finds cached copies of the first one's checkpoint
 					w.types()
 					do(api.PlaybackCommand{Do: api.PlaybackSeek, Position: 600_000})
 					do(api.PlaybackCommand{Do: api.PlaybackPause})
@@ -335,8 +338,8 @@ func TestPlaybackWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// A guest's token does nothing outside its room: each operation is tried with another room in the place of a room,
-// in which guests may do all that guests may anywhere.
+// A guest's token is valid only in its room. Each operation is tried with another room, where guests have all rights
+// that guests may have.
 func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -367,7 +370,7 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 			t.Helper()
 			before := w.rows()
 			for _, o := range w.ops {
-				if o.public || o.id == "rooms.leave" && room == 0 { // what comes after would be refused
+				if o.public || o.id == "rooms.leave" && room == 0 { // otherwise later operations would be refused
 					continue
 				}
 				for _, who := range []string{user, id(ann)} {

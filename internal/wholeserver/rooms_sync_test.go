@@ -13,13 +13,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// player is somebody's player, whose machine has a clock of its own, behind a slow line.
+// player is a user's player on a machine with its own clock and a slow connection.
 type player struct {
 	mu       sync.Mutex
 	sync     client.PlaybackSync
-	skew     time.Duration // of the machine's clock
-	pushes   *rand.Rand    // for how long what is pushed is on its way
-	calls    *rand.Rand    // the same for calls, so that the clock is measured alike in each run, whatever is pushed meanwhile
+	skew     time.Duration // deviation of the machine's clock
+	pushes   *rand.Rand    // for the delays of pushes
+	calls    *rand.Rand    // for the delays of calls; separate, so that the measured clock does not depend on pushes
 	position time.Duration
 	rate     float64
 	moved    time.Time // by the bubble's clock
@@ -27,14 +27,14 @@ type player struct {
 
 func (p *player) now() time.Time { return time.Now().Add(p.skew) }
 
-// delay is that of one way: 150 ms, give or take 50.
+// delay returns the delay in one direction: 150 ± 50 ms.
 func (p *player) delay(roll *rand.Rand) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return 100*time.Millisecond + time.Duration(roll.Int64N(int64(100*time.Millisecond)))
 }
 
-// ask asks for the servers' clock over the line.
+// ask requests the servers' clock over the connection.
 func (p *player) ask(t *testing.T, c *client.Client) {
 	sent := p.now()
 	bubble.Sleep(p.delay(p.calls))
@@ -49,7 +49,7 @@ func (p *player) ask(t *testing.T, c *client.Client) {
 	p.sync.AddClock(sent, p.now(), at)
 }
 
-// play moves the player, and has it do what it is to.
+// play advances the player, and applies its correction.
 func (p *player) play() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,8 +65,8 @@ func (p *player) play() {
 	}
 }
 
-// Ten people on two nodes, whose clocks are up to two seconds wrong, with 150 ± 50 ms to either node and back. After
-// whatever happens all are at the same place.
+// Ten users on two nodes have clocks that are up to two seconds wrong, and delays of 150 ± 50 ms to and from either
+// node. After each event, all players are at the same position.
 func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const players = 10
@@ -89,7 +89,7 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 			p.sync.Drift, p.sync.Jump = time.Duration(made.Room.Drift)*time.Millisecond, time.Duration(made.Room.Jump)*time.Millisecond
 			all[i] = p
 			w := c.watch(i%2, cl.Tokens().AccessToken, room)
-			running.Go(func() { // what is pushed comes late, in its order
+			running.Go(func() { // pushes arrive late, in their order
 				for {
 					select {
 					case line := <-w.told:
@@ -145,7 +145,7 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 		var off []time.Duration
 		measure := func(what string) {
 			t.Helper()
-			bubble.Sleep(4 * time.Second) // a player that is late by the line is back by then
+			bubble.Sleep(4 * time.Second) // by then, a player that was late has caught up
 			var here []time.Duration
 			for range 30 {
 				bubble.Sleep(100 * time.Millisecond)

@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// watch opens a room's channel at a node, with whoever has a token.
+// watch opens a room's channel at a node, for the bearer of a token.
 func (c *circle) watch(node int, token, room string) *wire {
 	c.t.Helper()
 	w := (&frames{Server: c.nodes[node]}).open(c.t, "")
@@ -32,13 +32,13 @@ func (c *circle) watch(node int, token, room string) *wire {
 	return w
 }
 
-// roomPush is what came on a room's channel.
+// roomPush is a push on a room's channel.
 type roomPush struct {
 	Type string
 	Data json.RawMessage
 }
 
-// pushes returns what has been pushed to a wire on channels of rooms; "ends" where one ended, with the code.
+// pushes returns the pushes to a wire on channels of rooms. It returns "ends" with the code for an ended channel.
 func (w *wire) pushes() (all []roomPush) {
 	w.t.Helper()
 	bubble.Sleep(time.Second)
@@ -71,7 +71,7 @@ func (w *wire) pushes() (all []roomPush) {
 	}
 }
 
-// types are the types of what has been pushed, but for how many watch.
+// types returns the types of the pushes, except the numbers of viewers.
 func (w *wire) types() string {
 	w.t.Helper()
 	var all []string
@@ -83,7 +83,7 @@ func (w *wire) types() string {
 	return strings.Join(all, " ")
 }
 
-// From its making to its end, on two nodes: rooms, people, playback, words.
+// From its creation to its end, on two nodes: rooms, members, playback, messages.
 func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 3)

@@ -27,7 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// public are the operations that take no token. A new one is a decision.
+// public lists the operations that need no token. A new entry needs a decision.
 var public = []string{
 	"GET /v1/avatars/{avatar}/{size}", "POST /v1/auth/codes", "POST /v1/auth/email/undo", "POST /v1/auth/jwt", "POST /v1/auth/login", "POST /v1/auth/password", "POST /v1/auth/refresh", "POST /v1/auth/register",
 	"GET /v1/files/{link}", "GET /v1/group-pictures/{picture}/{size}", "GET /v1/room-links/{link}", "GET /v1/server", "POST /v1/rooms/{room}/guests",
@@ -124,7 +124,7 @@ func TestEveryOperationButTheListedNeedsAToken(t *testing.T) {
 	}
 }
 
-// refused wants 401 and a challenge.
+// refused expects 401 and a challenge.
 func (w *world) refused(o op, token string, a answer) {
 	w.t.Helper()
 	if a.status != http.StatusUnauthorized || !strings.HasPrefix(a.header.Get("Www-Authenticate"), "Bearer ") {
@@ -132,16 +132,14 @@ func (w *world) refused(o op, token string, a answer) {
 	}
 }
 
-// known are operations in which it is right that something of ann's comes into
-// being, or is changed, by what somebody else does, with the tables.
+// known lists, with the tables, the operations of another user that may rightly create or change rows of ann's.
 var known = map[string][]string{
 	"POST /v1/friends/requests": {"friend_requests", "friend_lists", "notices", "notice_lists"}, // lists are locked and versioned by their rows
 	"PUT /v1/blocks/{user}":     {"blocks", "friend_lists"},
 }
 
-// TestNobodyReachesWhatIsSomebodyElses puts every identifier of ann's into every
-// text that any operation takes, as somebody else. A field of a body gets a third of
-// them, another third than the field before: all of them for all would be minutes of
+// TestNobodyReachesWhatIsSomebodyElses puts every identifier of ann's into every text of every operation, as another
+// user. Each field of a body gets one third of them, in turn: all identifiers for all fields would spend minutes on
 // comparing passwords.
 func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 	w := newWorld(t)
@@ -164,7 +162,7 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 				a := w.asMal(o.request(t, map[string]any{p.String(): w.belongs[kind]}))
 				said = append(said, w.belongs[kind])
 				w.leaksNothing(o, p.String()+" is ann's "+kind, a, mayHear(o, kind, said)...)
-				if strings.HasPrefix(o.path, "/v1/service/") { // no user may call it at all
+				if strings.HasPrefix(o.path, "/v1/service/") { // no user may call it
 					if !strings.Contains(a.body, `"auth.caller"`) {
 						t.Errorf("%s is %d to a user: %s", o, a.status, a.body)
 					}
@@ -178,9 +176,9 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 		after := w.rows().of(w.owned()...)
 		for _, row := range append(before.without(after), after.without(before)...) {
 			table, _, _ := strings.Cut(row, ":")
-			own := !before[row] && slices.Contains([]string{"users", "idempotency_keys", "chat_groups", "rooms", "streams"}, table) || // what mal said of themselves
+			own := !before[row] && slices.Contains([]string{"users", "idempotency_keys", "chat_groups", "rooms", "streams"}, table) || // mal's own input
 				!before[row] && o.String() == "POST /v1/groups" && slices.Contains([]string{"conversations", "messages"}, table) ||
-				!before[row] && o.String() == "POST /v1/transfers" && table == "transfers" && strings.Contains(row, " receiver= ") // an upload of mal's own, of that name
+				!before[row] && o.String() == "POST /v1/transfers" && table == "transfers" && strings.Contains(row, " receiver= ") // an upload of mal's own with that name
 			if !own && !slices.Contains(known[o.String()], table) {
 				t.Errorf("%s by somebody else changed what is ann's: %s", o, row)
 			}
@@ -193,8 +191,8 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 	w.annSees(t)
 }
 
-// mayHear returns what mal may hear again of what they said: all of it where they hear what
-// they themselves wrote, and where others are shown the id that they have just asked for.
+// mayHear returns the inputs of mal that a response may repeat. It is all of them where the response has mal's own
+// data. Where other users are shown, it is only the requested id.
 func mayHear(o op, kind string, said []string) []string {
 	switch {
 	case !strings.HasPrefix(o.path, "/v1/users") && !strings.HasPrefix(o.path, "/v1/cards"):
@@ -205,17 +203,17 @@ func mayHear(o op, kind string, said []string) []string {
 	return said[len(said)-1:]
 }
 
-// shown are paths whose identifiers are made to be given to others.
+// shown lists the paths whose identifiers are meant for other users.
 var shown = map[string]bool{
 	"/v1/users/{user}": true, "/v1/blocks/{user}": true, "/v1/cards/{token}": true, "/v1/avatars/{avatar}/{size}": true, "/v1/group-pictures/{picture}/{size}": true,
 }
 
-// looksLikeNothing wants the answer for something of ann's to be the one for an
-// identifier of nothing, so that nobody learns which exist.
+// looksLikeNothing expects the same response for a resource of ann's as for an unknown identifier, so that users cannot
+// detect which identifiers exist.
 func (w *world) looksLikeNothing(o op, p place, kind string, a answer) {
 	w.t.Helper()
 	var nothing map[string]any
-	if kind == "group chat" { // what is no name at all is refused before the rest is looked at
+	if kind == "group chat" { // the server refuses an invalid id before it checks anything else
 		nothing = map[string]any{p.String(): client.ChatIn(ids.New[groups.Group]().String())}
 	}
 	none := w.asMal(o.request(w.t, nothing))
@@ -224,8 +222,7 @@ func (w *world) looksLikeNothing(o op, p place, kind string, a answer) {
 	}
 }
 
-// leaksNothing wants an answer to somebody else to be free of what is hidden, but
-// for what they said themselves.
+// leaksNothing expects no hidden data in a response to another user, except the user's own input.
 func (w *world) leaksNothing(o op, what string, a answer, said ...string) {
 	w.t.Helper()
 	for _, s := range said {
@@ -238,8 +235,7 @@ func (w *world) leaksNothing(o op, what string, a answer, said ...string) {
 	}
 }
 
-// annSees makes sure that there was something to be found: ann finds it, and can
-// change it.
+// annSees checks that the data existed: ann can read and change it.
 func (w *world) annSees(t *testing.T) {
 	t.Helper()
 	seen := ""
@@ -260,7 +256,7 @@ func (w *world) annSees(t *testing.T) {
 	}
 }
 
-// serverOwned are fields that only the server decides, as attackers guess them.
+// serverOwned lists fields that only the server sets, as attackers guess them.
 var serverOwned = map[string]any{
 	"id": "AAAAAAAAAAAA", "user_id": "AAAAAAAAAAAA", "uid": "AAAAAAAAAAAA", "owner": "AAAAAAAAAAAA", "from": "AAAAAAAAAAAA",
 	"admin": true, "is_admin": true, "role": "admin", "roles": []string{"admin"}, "verified": true,
@@ -277,7 +273,7 @@ func TestAFieldThatAnOperationDoesNotTakeIsRefusedByName(t *testing.T) {
 			continue
 		}
 		w.closed(o, "body", o.body, 0)
-		if strings.HasPrefix(o.path, "/v1/service/") { // these take nothing at all of a user
+		if strings.HasPrefix(o.path, "/v1/service/") { // these accept no user at all
 			continue
 		}
 		before := w.rows()
@@ -318,7 +314,7 @@ func (r request) with(t testing.TB, name string, v any) request {
 	return r
 }
 
-// closed wants every object that a client sends to refuse fields it does not know.
+// closed expects every object that a client sends to refuse unknown fields.
 func (w *world) closed(o op, where string, s *schema, depth int) {
 	w.t.Helper()
 	if s.is("object") && len(s.Properties) > 0 && s.Additional != false {
@@ -335,8 +331,7 @@ func (w *world) closed(o op, where string, s *schema, depth int) {
 	}
 }
 
-// hostile are texts that mean something to SQL, to Redis, to keys, to paths, to
-// pages or to terminals.
+// hostile lists texts with a meaning in SQL, Redis, keys, paths, pages or terminals.
 var hostile = []string{
 	`' OR '1'='1`, `' OR 1=1 -- `, `"; DROP TABLE users; --`, `1); DELETE FROM sessions; --`, `\' OR 1=1 #`, `' UNION SELECT email, name FROM users --`,
 	`%`, `_`, `%' ESCAPE '!`, `?`, `?0`, `{{uid}}`, `{user}`, `}`, `user:info:*`, `a:b:c`, `[a-z]*`, `:`, `*`, "%00", `\x00`,
@@ -346,9 +341,8 @@ var hostile = []string{
 	"", " ", strings.Repeat("A", 300), strings.Repeat("é", 128), strings.Repeat("a@", 130), strings.Repeat("(", 60), "a@b", "a@b\r\nBcc: all@example.org", `"a b"@example.org`, "a@[127.0.0.1]", "\xff\xfe",
 }
 
-// TestNoTextReachesAnythingButItsPlace puts texts that are hostile to SQL and
-// Redis into every text that any operation takes: into each place a quarter of them, another
-// one in each run.
+// TestNoTextReachesAnythingButItsPlace puts texts that are hostile to SQL and Redis into every text of every operation.
+// Each place gets a quarter of them, a different one in each run.
 func TestNoTextReachesAnythingButItsPlace(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
@@ -367,7 +361,7 @@ func TestNoTextReachesAnythingButItsPlace(t *testing.T) {
 					continue
 				}
 				if p.in == "header" && strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) || p.in == "path" && s == "" {
-					continue // a Go client does not send it; see the raw ones
+					continue // a Go client cannot send it; see the raw ones
 				}
 				asked++
 				a := w.asMal(o.request(t, map[string]any{p.String(): s}))
@@ -408,8 +402,8 @@ func (w *world) sizes() map[string]int {
 	return n
 }
 
-// TestNoOperationFailsWhileRedisIsAway has ann call every operation on what is hers, without a Redis.
-// Nothing fails: what needs Redis says so.
+// TestNoOperationFailsWhileRedisIsAway lets ann call every operation on her resources without a Redis. No operation
+// fails; those that need Redis return a refusal.
 func TestNoOperationFailsWhileRedisIsAway(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -417,7 +411,7 @@ func TestNoOperationFailsWhileRedisIsAway(t *testing.T) {
 		w.away = true
 		w.memory.Kill()
 		bubble.Sleep(time.Second)
-		ends := func(o op) int { // what ends things comes last, and what ends ann's session at the very end
+		ends := func(o op) int { // operations that delete come last, and those that end ann's session at the very end
 			switch {
 			case o.path == "/v1/auth/logout" || o.path == "/v1/me/deletion" || o.method == "DELETE" && strings.HasPrefix(o.path, "/v1/sessions"):
 				return 2
@@ -445,8 +439,8 @@ func TestNoOperationFailsWhileRedisIsAway(t *testing.T) {
 	})
 }
 
-// TestABodyThatIsNotWhatItShouldBeIsRefused sends what is no JSON, or JSON that
-// readers disagree about, to every operation with a body.
+// TestABodyThatIsNotWhatItShouldBeIsRefused sends invalid JSON, and JSON that parsers read differently, to every
+// operation with a body.
 func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
@@ -476,19 +470,19 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 		}
 		kinds := []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/html", "application/xml",
 			"application/json; charset=utf-16", "application/jsonp", "application/json, text/plain", "application/problem+json", "image/svg+xml", "\"", "*/*"}
-		if strings.HasPrefix(o.path, "/v1/service/") { // a user is refused before
+		if strings.HasPrefix(o.path, "/v1/service/") { // a user is refused earlier
 			kinds = nil
 		}
 		for _, media := range kinds {
 			r := o.request(t, nil)
 			r.media = media
-			isPicture := !o.json() && strings.HasPrefix(media, "image/") // until its bytes are looked at
+			isPicture := !o.json() && strings.HasPrefix(media, "image/") // before its bytes are checked
 			if a := w.asMal(r); a.status != http.StatusUnsupportedMediaType && (!isPicture || a.status != http.StatusUnprocessableEntity && a.status != http.StatusNotFound) {
 				t.Errorf("%s as %q: got %d %s", o, media, a.status, a.body)
 			}
 		}
 		for _, chunked := range []bool{false, true} {
-			if o.media != "application/offset+octet-stream" && !strings.HasPrefix(o.path, "/v1/service/") { // a file is as large as its offer said
+			if o.media != "application/offset+octet-stream" && !strings.HasPrefix(o.path, "/v1/service/") { // a file is as large as its offer states
 				w.tooLarge(o, chunked)
 			}
 		}
@@ -498,7 +492,7 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 	}
 }
 
-// oddly sends a field twice, and as each kind that it is not.
+// oddly sends a field twice, and with a value of each wrong type.
 func (w *world) oddly(o op, field string) {
 	w.t.Helper()
 	s := o.body.Properties[field]
@@ -521,7 +515,7 @@ func (w *world) oddly(o op, field string) {
 	}
 }
 
-// tooLarge sends more than any operation takes.
+// tooLarge sends more than any operation accepts.
 func (w *world) tooLarge(o op, chunked bool) {
 	w.t.Helper()
 	r := o.request(w.t, nil)
@@ -532,7 +526,7 @@ func (w *world) tooLarge(o op, chunked bool) {
 	big := append([]byte(`{"a":"`), bytes.Repeat([]byte("x"), most)...)
 	var a answer
 	var err error
-	for range 5 { // the server may hang up before all is sent and the answer read
+	for range 5 { // the server may close the connection before the client has sent all and read the response
 		r.body, r.token = bytes.NewReader(append(big, `"}`...)), w.mal.AccessToken
 		if chunked {
 			r.body = io.MultiReader(r.body)
@@ -546,12 +540,11 @@ func (w *world) tooLarge(o op, chunked bool) {
 	}
 }
 
-// asksWhatIsServed are paths that answer OPTIONS: of the protocols tus, WHIP and WHEP.
+// asksWhatIsServed lists the paths that answer OPTIONS: those of the protocols tus, WHIP and WHEP.
 var asksWhatIsServed = map[string]bool{"/v1/uploads": true, "/v1/transfers/{transfer}/upload": true, "/v1/streams/{stream}/whip": true,
 	"/v1/streams/{stream}/whip/{session}": true, "/v1/streams/{stream}/whep": true, "/v1/streams/{stream}/whep/{session}": true}
 
-// TestMethodsThatARouteDoesNotHaveAreRefused tries every method on every path,
-// and ways to smuggle one in.
+// TestMethodsThatARouteDoesNotHaveAreRefused tries every method on every path, and ways to smuggle one.
 func TestMethodsThatARouteDoesNotHaveAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
@@ -591,8 +584,7 @@ func TestMethodsThatARouteDoesNotHaveAreRefused(t *testing.T) {
 	}
 }
 
-// TestAKeyOfSomebodyElseReplaysNothing sends the request of one user, with the
-// same Idempotency-Key, as another.
+// TestAKeyOfSomebodyElseReplaysNothing sends the request of one user, with the same Idempotency-Key, as another user.
 func TestAKeyOfSomebodyElseReplaysNothing(t *testing.T) {
 	w := newWorld(t)
 	replayed := 0
@@ -630,11 +622,11 @@ func TestAKeyOfSomebodyElseReplaysNothing(t *testing.T) {
 	})
 }
 
-// TestAnImageBombIsRefused uploads what is small and would be huge, or is no image
-// at all; package picture has the decoder's own tests.
+// TestAnImageBombIsRefused uploads small files that would decode to huge images, and files that are no images. Package
+// picture has the decoder's own tests.
 func TestAnImageBombIsRefused(t *testing.T) {
 	w := newWorld(t)
-	huge := func(side uint32) []byte { // the header says so, with a good checksum
+	huge := func(side uint32) []byte { // the header declares it, with a valid checksum
 		b := square(t, 1)
 		binary.BigEndian.PutUint32(b[16:], side)
 		binary.BigEndian.PutUint32(b[20:], side)
@@ -652,7 +644,7 @@ func TestAnImageBombIsRefused(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		a := w.send(request{method: "PUT", path: "/v1/me/avatar", media: "image/png", token: w.mal.AccessToken, body: bytes.NewReader(data)})
 		runtime.ReadMemStats(&after)
-		// The smallest of the huge ones has 25 MB of pixels; a refusal takes what a request takes.
+		// The smallest of the huge images has 25 MB of pixels. A refusal may only use the memory of a request.
 		if taken := after.TotalAlloc - before.TotalAlloc; a.status/100 != 4 || taken > 16<<20 {
 			t.Errorf("%s: got %d %s, and it took %d bytes", name, a.status, a.body, taken)
 		}
@@ -667,8 +659,8 @@ func TestAnImageBombIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzOperations puts any text in any place of any operation, or any bytes into its
-// body, as somebody who is logged in; what is promised of every answer holds.
+// FuzzOperations puts any text into any place of any operation, or any bytes into its body, as a logged-in user. All
+// general promises must hold for the response.
 func FuzzOperations(f *testing.F) {
 	w := newWorld(f)
 	for n := range w.ops {

@@ -15,8 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// code asks for a code and returns it. It waits for that very mail: an older one
-// may be there already.
+// code requests a code and returns it. It waits for exactly this mail, because an older one may already be there.
 func (w *world) code(email, purpose string) string {
 	w.t.Helper()
 	before := len(w.mails(email))
@@ -24,7 +23,7 @@ func (w *world) code(email, purpose string) string {
 	return w.newestCode(email, before+1)
 }
 
-// mails returns what was mailed to an address, newest first.
+// mails returns the mails to an address, newest first.
 func (w *world) mails(email string) []client.DevMail {
 	w.t.Helper()
 	list, err := w.Client(w.t).DevMails(w.t.Context(), email)
@@ -34,7 +33,7 @@ func (w *world) mails(email string) []client.DevMail {
 	return list
 }
 
-// behind makes loopback a trusted proxy, so that a test can come from any address.
+// behind makes loopback a trusted proxy, so that a test can send from any address.
 func behind(cfg *app.Config) {
 	cfg.TrustProxy = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 }
@@ -46,15 +45,15 @@ func (w *world) from(n int, path string, v any) answer {
 		header: http.Header{"X-Forwarded-For": {fmt.Sprintf("203.%d.%d.%d", n>>16&255, n>>8&255, n&255)}}})
 }
 
-// otherThan is the n-th code that is not this one.
+// otherThan returns the n-th code that differs from this one.
 func otherThan(code string, n int) string {
 	var number int
 	_, _ = fmt.Sscanf(code, "%d", &number)
 	return fmt.Sprintf("%06d", (number+1+n)%1_000_000)
 }
 
-// TestACodeIsNotGuessed tries codes from a new address each time: five tries is
-// what a code stands, and ten codes a day is what an address gets.
+// TestACodeIsNotGuessed tries codes from a new address each time. A code allows five tries, and an address gets ten
+// codes a day.
 func TestACodeIsNotGuessed(t *testing.T) {
 	for purpose, use := range map[string]func(email, code string) (path string, body any){
 		api.PurposeRegister: func(email, code string) (string, any) {
@@ -71,7 +70,7 @@ func TestACodeIsNotGuessed(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, behind, func(cfg *app.Config) {
 					cfg.Accounts.Limits.CodesPerDay = 10
-					cfg.Accounts.Limits.LoginFails = 1_000_000 // the lock is another wall
+					cfg.Accounts.Limits.LoginFails = 1_000_000 // the lock is another protection
 				})
 				email, before, sent, right := "target@example.org", 0, 0, ""
 				if purpose != api.PurposeRegister {
@@ -118,7 +117,7 @@ func TestACodeIsNotGuessed(t *testing.T) {
 	})
 }
 
-// newestCode waits until n mails have come.
+// newestCode waits until n mails have arrived, and returns the newest code.
 func (w *world) newestCode(email string, n int) (code string) {
 	w.t.Helper()
 	eventually.True(w.t, fmt.Sprintf("the mail number %d to %s", n, email), func() bool {
@@ -137,7 +136,7 @@ func TestPasswordsAreNotGuessedFromManyAddresses(t *testing.T) {
 		w.populate()
 		var last answer
 		looked := 0
-		for i := range 60 { // a /64, or an address, for each
+		for i := range 60 { // a different /64 or address for each
 			last = w.from(i, "/v1/auth/login", api.LoginRequest{Email: w.ann.email, Password: fmt.Sprint("wrong horse ", i)})
 			if last.ok() {
 				t.Fatal("a wrong password logs in")
@@ -152,15 +151,14 @@ func TestPasswordsAreNotGuessedFromManyAddresses(t *testing.T) {
 		if a := w.from(99, "/v1/auth/login", api.LoginRequest{Email: strings.ToUpper(w.ann.email), Password: password}); a.code() != "auth.locked" {
 			t.Errorf("the address in another case: got %d %s", a.status, a.body)
 		}
-		// Who is logged in stays so, and may log in at home: else anybody could throw
-		// anybody out.
+		// A logged-in user stays logged in, and may log in from home. Otherwise any attacker could lock out any user.
 		w.must("GET", "/v1/me", w.ann.AccessToken, nil)
 		w.must("POST", "/v1/auth/login", "", api.LoginRequest{Email: w.ann.email, Password: password})
 	})
 }
 
-// TestAStolenRefreshTokenEndsItsDevice holds whoever of owner and thief is first:
-// the server cannot tell them apart, and ends what both would hold.
+// TestAStolenRefreshTokenEndsItsDevice tests both orders of owner and thief. The server cannot distinguish them, and
+// ends the session of both.
 func TestAStolenRefreshTokenEndsItsDevice(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -201,12 +199,12 @@ func TestARefreshTokenThatIsNotOneIsRefused(t *testing.T) {
 			t.Errorf("%s: got %d %s", name, a.status, a.body)
 		}
 	}
-	w.must("GET", "/v1/me", w.ann.AccessToken, nil) // a forged one ends nobody's session
+	w.must("GET", "/v1/me", w.ann.AccessToken, nil) // a forged token ends no session
 	w.must("POST", "/v1/auth/refresh", "", api.RefreshRequest{RefreshToken: good})
 }
 
-// TestALogInTakesNoIdentityFromTheClient is session fixation: whatever the client
-// brings along, the session's id and tokens are the server's own and new.
+// TestALogInTakesNoIdentityFromTheClient tests session fixation. For any input of the client, the session's id and
+// tokens are new and from the server.
 func TestALogInTakesNoIdentityFromTheClient(t *testing.T) {
 	w := newWorld(t)
 	w.populate()

@@ -21,15 +21,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// raw sends bytes and returns all that the server answers until it hangs up, which
-// the bytes should ask for.
+// raw sends bytes and returns the complete response, until the server closes the connection. The bytes should request
+// that.
 func (w *world) raw(text string) string {
 	w.t.Helper()
 	return w.rawly(text, false)
 }
 
-// rawly is raw; with half it says that no more will come, which the server takes
-// for a client that left.
+// rawly is raw. With half, it closes its sending side, which the server treats as the end of the client.
 func (w *world) rawly(text string, half bool) string {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
@@ -57,7 +56,7 @@ func (w *world) rawly(text string, half bool) string {
 
 var statusLine = regexp.MustCompile(`HTTP/1\.1 (\d{3})`)
 
-// statuses returns the status of each answer in raw text.
+// statuses returns the status of each response in raw text.
 func statuses(text string) (all []string) {
 	for _, m := range statusLine.FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -65,8 +64,7 @@ func statuses(text string) (all []string) {
 	return all
 }
 
-// TestARequestThatTwoReadersWouldReadDifferentlyIsRefused has what request
-// smuggling is made of.
+// TestARequestThatTwoReadersWouldReadDifferentlyIsRefused sends the building blocks of request smuggling.
 func TestARequestThatTwoReadersWouldReadDifferentlyIsRefused(t *testing.T) {
 	w := newWorld(t)
 	head := "PATCH /v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + w.mal.AccessToken + "\r\nContent-Type: application/json\r\n"
@@ -107,8 +105,8 @@ func TestARequestThatTwoReadersWouldReadDifferentlyIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v\n%.300s", name, list, got)
 		}
 	}
-	// Chunks win over a length, so that what follows them is the next request and
-	// no part of this one. A proxy that counts otherwise has to refuse both.
+	// Chunked encoding overrides a length, so the bytes after the chunks are the next request, not part of this one. A
+	// proxy that counts otherwise has to refuse both.
 	open := strings.Replace(head, "Connection: close\r\n", "", 1)
 	if list := statuses(w.raw(open + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n13\r\n" + body + "\r\n0\r\n\r\n" + next)); !slices.Equal(list, []string{"200", "200"}) {
 		t.Errorf("a length beside chunks, and another request: got %v", list)
@@ -123,8 +121,7 @@ func TestARequestThatTwoReadersWouldReadDifferentlyIsRefused(t *testing.T) {
 	}
 }
 
-// TestNothingFromARequestBreaksOutOfAHeader sends line ends in every form in
-// what comes back in headers.
+// TestNothingFromARequestBreaksOutOfAHeader sends line ends in every form in values that response headers repeat.
 func TestNothingFromARequestBreaksOutOfAHeader(t *testing.T) {
 	w := newWorld(t)
 	for _, evil := range []string{"%0d%0aSet-Cookie:%20a=b", "%0aSet-Cookie:%20a=b", "%0d%0a%0d%0a<script>", "%E5%98%8A%E5%98%8DSet-Cookie:%20a=b", "%00"} {
@@ -161,12 +158,12 @@ func TestAForgedHostIsRepeatedNowhere(t *testing.T) {
 			paths = append(paths, o.request(t, nil).path)
 		}
 	}
-	// What is looked for has a dot: the id of a request may well be 7evilfj7qzg1.
+	// The searched text has a dot, because the id of a request may be 7evilfj7qzg1.
 	for _, path := range append(paths, pages...) {
 		for _, headers := range []string{"Host: evil.example\r\n", "Host: x\r\nX-Forwarded-Host: evil.example\r\nForwarded: host=evil.example\r\nX-Forwarded-Proto: evil.proto\r\n", "Host: x\r\nX-Original-Url: /evil.example\r\nX-Rewrite-Url: /evil.example\r\n"} {
 			got := w.raw("GET " + path + " HTTP/1.1\r\n" + headers + "Authorization: Bearer " + w.ann.AccessToken + "\r\nConnection: close\r\n\r\n")
 			if strings.HasPrefix(path, "/v1/me/card") && strings.Contains(got, "Cache-Control: no-store") {
-				continue // a link for the caller alone, to where the caller found the server
+				continue // a link for the caller only, to the address that the caller used
 			}
 			if strings.Contains(got, "evil.") || len(statuses(got)) != 1 {
 				t.Errorf("%s with %q: got\n%.600s", path, headers, got)
@@ -175,10 +172,10 @@ func TestAForgedHostIsRepeatedNowhere(t *testing.T) {
 	}
 }
 
-// pages are what is served beside the operations.
+// pages lists the pages that are not operations.
 var pages = []string{"/", "/docs", "/docs/", "/docs/start.js", "/docs/swagger-ui.css", "/docs/keys", "/openapi.json", "/healthz", "/readyz", "/metrics", "/dev/mail", "/dev/mail.json", "/nothing", "/assets/nothing.js", "/v1/nothing"}
 
-// scripts returns from where a policy takes scripts: by script-src, else by default-src.
+// scripts returns the sources that a policy allows for scripts: by script-src, or else by default-src.
 func scripts(csp string) (sources []string) {
 	for directive := range strings.SplitSeq(csp, ";") {
 		words := strings.Fields(directive)
@@ -192,8 +189,8 @@ func scripts(csp string) (sources []string) {
 	return sources
 }
 
-// TestEveryPageCanNeitherBeFramedNorMadeToRunWhatIsNotItsOwn looks at what a
-// browser is told; [world.send] looks at the headers of every answer anyway.
+// TestEveryPageCanNeitherBeFramedNorMadeToRunWhatIsNotItsOwn checks the headers for browsers. [world.send] also checks
+// the headers of every response.
 func TestEveryPageCanNeitherBeFramedNorMadeToRunWhatIsNotItsOwn(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range append(w.assets(), pages...) {
@@ -205,7 +202,7 @@ func TestEveryPageCanNeitherBeFramedNorMadeToRunWhatIsNotItsOwn(t *testing.T) {
 					t.Errorf("%s: scripts may come from %s: %s", path, source, csp)
 				}
 			}
-			elsewhere := strings.Replace(csp, "media-src 'self' https:;", "", 1) // a room's playlist names videos of any host
+			elsewhere := strings.Replace(csp, "media-src 'self' https:;", "", 1) // a room's playlist may have videos of any host
 			for _, bad := range []string{"unsafe-eval", "http:", "https:", "*", "script-src data:"} {
 				if strings.Contains(elsewhere, bad) {
 					t.Errorf("%s: the policy allows %s: %s", path, bad, csp)
@@ -224,7 +221,7 @@ func TestEveryPageCanNeitherBeFramedNorMadeToRunWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// assets returns the parts of the page.
+// assets returns the paths of the page's parts.
 func (w *world) assets() (paths []string) {
 	w.t.Helper()
 	for _, m := range regexp.MustCompile(`"(/assets/[^"]+)"`).FindAllStringSubmatch(w.must("GET", "/", "", nil).body, -1) {
@@ -272,8 +269,7 @@ func TestNoPathLeadsOutOfWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestNobodyForgesALineOfTheLog writes line ends, colours and fields into
-// everything that might be logged.
+// TestNobodyForgesALineOfTheLog writes line ends, colours and fields into every input that might be logged.
 func TestNobodyForgesALineOfTheLog(t *testing.T) {
 	for _, format := range []string{"json", "text", "pretty"} {
 		t.Run(format, func(t *testing.T) {
@@ -310,7 +306,7 @@ func TestNobodyForgesALineOfTheLog(t *testing.T) {
 	}
 }
 
-// wellFormed reports whether a line begins as the format does and not as what was forged.
+// wellFormed reports whether a line begins as the format requires, and not as a forged one.
 func wellFormed(format, line string) bool {
 	switch format {
 	case "json":
@@ -326,8 +322,8 @@ func wellFormed(format, line string) bool {
 	return regexp.MustCompile(`^\d\d:\d\d:\d\d (DBG|INF|WRN|ERR)`).MatchString(line) && !strings.HasPrefix(line, "12:00:00 ERR FORGED")
 }
 
-// TestAPageOfAnotherSiteChangesNothing sends what a browser lets any page send
-// without asking: no cookie of ours exists that would make it somebody's.
+// TestAPageOfAnotherSiteChangesNothing sends the requests that a browser allows any page to send without a preflight.
+// Stoa has no cookies that would authenticate them.
 func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
@@ -336,7 +332,7 @@ func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
 		for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"} {
 			r := o.request(t, nil)
 			if o.public && o.media == "" {
-				continue // it takes nothing and changes nothing
+				continue // it has no input and changes nothing
 			}
 			r.media = media
 			r.header.Set("Origin", "https://evil.example")

@@ -29,12 +29,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// A world is a whole server with people on it, and an eye on its SQL and Redis.
-// What docs/security.md promises is tested here over every operation of the
-// server's own OpenAPI document, so that a route of tomorrow is tested too.
+// A world is a whole server with users, and access to its SQL and Redis. It tests the promises of docs/security.md for
+// every operation of the server's own OpenAPI document, so that a future route is tested as well.
 //
-// Ann has one of everything. What only she, and at most who she gave it to, may see has
-// the word "hidden" in it, so that one look at an answer tells whether it leaks.
+// Ann has one of everything. Data that only she may see, or at most the users she shared it with, contains the word
+// "hidden". A search for this word in a response therefore detects a leak.
 type world struct {
 	*testkit.Server
 	t     testing.TB
@@ -43,16 +42,16 @@ type world struct {
 	ops   []op
 	hc    *http.Client
 
-	memory *redistest.Memory // of Redis, in a bubble
-	away   bool              // Redis is, and an operation may say so
+	memory *redistest.Memory // the Redis, in a bubble
+	away   bool              // Redis is unavailable, and an operation may report that
 
 	ann, mal person
-	belongs  map[string]string // what belongs to ann, by kind
+	belongs  map[string]string // ann's resources, by kind
 	people   int
-	dumps    map[int]string // what reads all rows, by the number of tables that are left out
+	dumps    map[int]string // statements that read all rows, by the number of omitted tables
 }
 
-// person is somebody with a device that is logged in.
+// person is a user with a logged-in device.
 type person struct {
 	api.Tokens
 	email string
@@ -65,9 +64,8 @@ const (
 	annZone = "Pacific/Chatham"
 )
 
-// newWorld starts a server on a real redis-server, or in a bubble on one in memory, with
-// limits on mails out of the way. There is nobody in it but mal, who stands for any
-// attacker that is logged in.
+// newWorld starts a server on a real redis-server, or in a bubble on one in memory. Limits on mails are off. The only
+// user is mal, who represents any logged-in attacker.
 func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	t.Helper()
 	w := &world{t: t, dumps: map[int]string{}}
@@ -79,11 +77,11 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 		rdb.URL = redistest.Server(t).URL
 	}
 	dir := t.TempDir()
-	w.db = sqldbtest.Open(t, sqldb.Config{Dir: dir}) // before the server, which would have to migrate it
+	w.db = sqldbtest.Open(t, sqldb.Config{Dir: dir}) // opened before the server, which would otherwise have to migrate it
 	rdb.Prefix = "stoa"
 	w.redis = redistest.OpenConfig(t, rdb)
 	change = append([]func(*app.Config){func(cfg *app.Config) {
-		cfg.Docs = "true" // the operations are read from there
+		cfg.Docs = "true" // the source of the operations
 		cfg.Data, cfg.Redis, cfg.DialRedis = dir, rdb.URL, rdb.Dial
 		cfg.Accounts.Limits.CodesPerMinute, cfg.Accounts.Limits.CodesPerDay = 1_000_000, 1_000_000
 	}}, change...)
@@ -98,7 +96,7 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	return w
 }
 
-// signUp registers somebody. Their address contains their name.
+// signUp registers a user whose address contains the name.
 func (w *world) signUp(name, zone, password string) person {
 	w.t.Helper()
 	w.people++
@@ -114,7 +112,7 @@ func (w *world) signUp(name, zone, password string) person {
 	return person{tokens, email}
 }
 
-// answer is what the server said.
+// answer is a response of the server.
 type answer struct {
 	status int
 	header http.Header
@@ -123,14 +121,14 @@ type answer struct {
 
 func (a answer) ok() bool { return a.status/100 == 2 }
 
-// code is that of the problem, if it is one.
+// code returns the code of a problem, or "".
 func (a answer) code() string {
 	var p api.Problem
-	_ = json.Unmarshal([]byte(a.body), &p) // pictures are none
+	_ = json.Unmarshal([]byte(a.body), &p) // pictures are not JSON
 	return p.Code
 }
 
-// request is one to be sent.
+// request is a request to send.
 type request struct {
 	method, path, media string
 	token               string
@@ -138,8 +136,7 @@ type request struct {
 	header              http.Header
 }
 
-// send sends a request and holds the answer against what is promised of every
-// answer, whatever was asked.
+// send sends a request and checks the general promises of every response.
 func (w *world) send(r request) answer {
 	w.t.Helper()
 	a, err := w.try(r)
@@ -149,7 +146,7 @@ func (w *world) send(r request) answer {
 	return a
 }
 
-// try is send for a request at which the server may hang up.
+// try is send for a request that may make the server close the connection.
 func (w *world) try(r request) (answer, error) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), r.method, w.URL+r.path, r.body)
@@ -191,7 +188,7 @@ var (
 	threeDigits = regexp.MustCompile(`:\d\d\.\d{3}Z"$`)
 )
 
-// promised holds an answer against what holds for all of them.
+// promised checks a response against the promises for all of them.
 func (w *world) promised(r request, a answer) {
 	w.t.Helper()
 	fault := func(format string, args ...any) {
@@ -235,7 +232,7 @@ func (w *world) promised(r request, a answer) {
 	}
 }
 
-// json sends v, or a string as it is, as who has that token.
+// json sends v, or a string unchanged, with that token.
 func (w *world) json(method, path, token string, v any) answer {
 	w.t.Helper()
 	r := request{method: method, path: path, token: token}
@@ -245,7 +242,7 @@ func (w *world) json(method, path, token string, v any) answer {
 	return w.send(r)
 }
 
-// must is json for what the test needs.
+// must is json for a request that must succeed.
 func (w *world) must(method, path, token string, v any) answer {
 	w.t.Helper()
 	a := w.json(method, path, token, v)
@@ -255,8 +252,7 @@ func (w *world) must(method, path, token string, v any) answer {
 	return a
 }
 
-// asMal sends as mal, or, if what mal sent before has ended that account or
-// session, as a new one.
+// asMal sends as mal. If an earlier request has ended mal's account or session, it sends as a new user.
 func (w *world) asMal(r request) answer {
 	w.t.Helper()
 	var sent []byte
@@ -280,7 +276,7 @@ func (w *world) asMal(r request) answer {
 	return answer{}
 }
 
-// text is v as JSON, or a string as it is.
+// text returns v as JSON, or a string unchanged.
 func text(t testing.TB, v any) string {
 	t.Helper()
 	if s, ok := v.(string); ok {
@@ -300,7 +296,7 @@ func jsonOf(t testing.TB, v any) string {
 
 func clip(s string) string { return s[:min(len(s), 120)] }
 
-// parse reads a JSON answer.
+// parse parses a JSON response.
 func parse[T any](t testing.TB, a answer) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
@@ -309,7 +305,7 @@ func parse[T any](t testing.TB, a answer) (v T) {
 	return v
 }
 
-// populate makes ann and what belongs to her.
+// populate creates ann and her resources.
 func (w *world) populate() {
 	w.t.Helper()
 	w.ann = w.signUp("ann."+hidden, annZone, password)
@@ -362,7 +358,7 @@ func (w *world) populate() {
 	w.belongs["token"] = parse[api.Card](w.t, w.must("POST", "/v1/me/card", token, nil)).Token
 }
 
-// square is a PNG.
+// square returns a PNG.
 func square(t testing.TB, side int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -372,20 +368,20 @@ func square(t testing.TB, side int) []byte {
 	return b.Bytes()
 }
 
-// owned returns what belongs to ann, one of a kind.
+// owned returns the identifiers of ann's resources, one of each kind.
 func (w *world) owned() []string { return slices.Sorted(maps.Values(w.belongs)) }
 
-// rows is the content of SQL, a line for each row.
+// rows is the content of SQL, with a line for each row.
 type rows map[string]bool
 
-// rows reads all tables but those that change by themselves.
+// rows reads all tables except those that change by themselves.
 func (w *world) rows() rows {
 	w.t.Helper()
 	return w.everything("outbox", "dev_mails", "checkin_runs", "checkin_months", "checkin_totals", "activity_days")
 }
 
-// everything reads all tables but the named ones. SQLite writes the lines: with the race detector, Go would need several
-// times as long.
+// everything reads all tables except the named ones. SQLite formats the lines, because with the race detector Go would
+// need several times as long.
 func (w *world) everything(but ...string) rows {
 	w.t.Helper()
 	dump, ok := w.dumps[len(but)]
@@ -397,7 +393,7 @@ func (w *world) everything(but ...string) rows {
 			}
 			line := "'" + table + ":'"
 			w.each("SELECT name FROM pragma_table_info('"+table+"')", func(_ []string, values []any) {
-				if c := cell(values[0]); c != "used" || table != "sessions" { // a job writes it down some time
+				if c := cell(values[0]); c != "used" || table != "sessions" { // a job updates it later
 					line += fmt.Sprintf(` || ' %s=' || coalesce(CAST("%[1]s" AS TEXT), '<nil>')`, c)
 				}
 			})
@@ -408,7 +404,7 @@ func (w *world) everything(but ...string) rows {
 	}
 	all := rows{}
 	w.each(dump, func(_ []string, values []any) {
-		if row := cell(values[0]); !strings.HasPrefix(row, "settings: name=push_mark") && !strings.HasPrefix(row, "settings: name=last_trial_write") { // the server writes these by itself
+		if row := cell(values[0]); !strings.HasPrefix(row, "settings: name=push_mark") && !strings.HasPrefix(row, "settings: name=last_trial_write") { // the server writes these
 			all[row] = true
 		}
 	})
@@ -457,7 +453,7 @@ func (w *world) each(query string, fn func(columns []string, values []any)) {
 	}
 }
 
-// of returns the rows that mention one of these.
+// of returns the rows that contain one of these names.
 func (r rows) of(names ...string) rows {
 	some := rows{}
 	for row := range r {
@@ -468,7 +464,7 @@ func (r rows) of(names ...string) rows {
 	return some
 }
 
-// changes returns what is gone and what has come, each with a sign in front.
+// changes returns the removed and the added rows, each with a sign in front.
 func (r rows) changes(after rows) (all []string) {
 	for _, row := range r.without(after) {
 		all = append(all, "- "+row)
@@ -495,7 +491,7 @@ type op struct {
 	method, path, id string
 	public, stream   bool
 	params           []param
-	media            string // of the body; none when empty
+	media            string // of the body; empty without one
 	body             *schema
 }
 
@@ -509,7 +505,7 @@ type param struct {
 	Schema *schema `json:"schema"`
 }
 
-// schema is as much of JSON Schema as the document uses.
+// schema has the parts of JSON Schema that the document uses.
 type schema struct {
 	Ref        string             `json:"$ref"`
 	Type       any                `json:"type"`
@@ -533,7 +529,7 @@ func (s *schema) is(kind string) bool {
 	return s.Type == kind
 }
 
-// described are the operations of servers by [testkit.Server.Operations]: it takes long to describe them.
+// described caches the operations of servers by [testkit.Server.Operations], because describing them takes long.
 var described = struct {
 	sync.Mutex
 	ops map[string][]op
@@ -609,7 +605,7 @@ func readOperations(t testing.TB, s *testkit.Server) (ops []op) {
 			}
 			inPath := slices.DeleteFunc(slices.Clone(o.params), func(p param) bool { return p.In != "path" })
 			if len(inPath) != strings.Count(path, "{") {
-				t.Errorf("%s has the parameters %v in its path", o, inPath) // it would be read as nothing
+				t.Errorf("%s has the parameters %v in its path", o, inPath) // the value would be ignored
 			}
 			_, o.stream = m.Responses["200"].Content["text/event-stream"]
 			ops = append(ops, o)
@@ -622,20 +618,20 @@ func readOperations(t testing.TB, s *testkit.Server) (ops []op) {
 	return ops
 }
 
-// place is where a client puts a value: a parameter or a field of the body.
+// place is where a client sends a value: a parameter or a field of the body.
 type place struct {
-	in, name string // in is path, query, header or body
+	in, name string // path, query, header or body
 	schema   *schema
 }
 
 func (p place) String() string { return p.in + "." + p.name }
 
-// text reports whether it takes text, or several with commas between.
+// text reports whether it accepts text, or several texts separated by commas.
 func (p place) text() bool {
 	return p.schema.is("string") || p.in == "query" && p.schema.is("array") && p.schema.Items.is("string")
 }
 
-// places returns where the operation takes values.
+// places returns the places of an operation's values.
 func (o op) places() (all []place) {
 	for _, p := range o.params {
 		all = append(all, place{p.In, p.Name, p.Schema})
@@ -648,7 +644,7 @@ func (o op) places() (all []place) {
 	return all
 }
 
-// fits is an example of what the place takes.
+// fits returns an example value for the place.
 func (p place) fits() any {
 	s := p.schema
 	switch {
@@ -687,11 +683,11 @@ func (p place) fits() any {
 	case p.name == "password", p.name == "current":
 		return "correct horse"
 	}
-	return strings.Repeat("n", max(s.MinLength, 12)) // an identifier of nothing
+	return strings.Repeat("n", max(s.MinLength, 12)) // an unknown identifier
 }
 
-// request builds a request to o with fitting values but for the ones given by
-// place. Optional ones are left out unless given.
+// request builds a request to o with valid values, except for the ones given by place. Optional values are omitted
+// unless given.
 func (o op) request(t testing.TB, given map[string]any) request {
 	t.Helper()
 	r := request{method: o.method, path: o.path, header: http.Header{}}

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// unwalked has the events that TestUsers_LearnOnlyWhatTheyMaySee does not publish, and why.
+// unwalked lists the events that TestUsers_LearnOnlyWhatTheyMaySee does not publish, with the reasons.
 var unwalked = map[string]string{
 	"account.notice":        "one's own account",
 	"session.opened":        "one's own account",
@@ -48,13 +48,13 @@ var unwalked = map[string]string{
 	"room.viewers":          "a number",
 }
 
-// Each user does everything that another user may learn of. The viewer is the first one.
+// Each user does everything that another user may observe. The viewer is the first one.
 func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		relations := []struct {
 			what   string
 			arrive func(c *circle, viewer, user *client.Client)
-			events func(user string) []string // that the viewer gets
+			events func(user string) []string // events that the viewer gets
 			chat   string                     // peer_read, peer_got and presence that the viewer reads
 			gone   bool                       // the user is deleted
 		}{
@@ -105,7 +105,7 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 			r.arrive(c, viewer, users[i])
 		}
 		devices := []*device{c.connect(1, 0)}
-		bubble.Sleep(15 * time.Second) // the sync is behind by ten
+		bubble.Sleep(15 * time.Second) // the sync is ten seconds late
 		before, err := viewer.Chats(ctx, "", "", 50)
 		c.must(err)
 		for i, r := range relations {

@@ -20,8 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
 
-// A conversation is what clients and the server said, with everything that differs
-// from run to run replaced by what it is.
+// A conversation is the log of requests and responses. Values that differ between runs are replaced by names.
 type conversation struct {
 	*testkit.Server
 	t     *testing.T
@@ -29,12 +28,12 @@ type conversation struct {
 	known []string
 }
 
-// call gives an identifier a name: the golden file shows which are the same.
+// call gives an identifier a name, so that the golden file shows which identifiers are equal.
 func (c *conversation) call(value, name string) { c.known = append(c.known, value, name) }
 
 var moments = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[0-9:.]+Z"`)
 
-// say sends a request and notes both sides. It returns the answer.
+// say sends a request and logs both sides. It returns the response.
 func (c *conversation) say(as *client.Client, method, path, body string) (answer map[string]any) {
 	c.t.Helper()
 	status, header, text := c.Call(c.t, as, method, path, body)
@@ -76,7 +75,7 @@ func TestPeopleByHTTP(t *testing.T) {
 		return r["id"].(string)
 	}
 
-	// What cannot be asked.
+	// Invalid requests.
 	c.say(ann, "POST", "/v1/friends/requests", `{}`)
 	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`"}`)
 	c.say(ann, "POST", "/v1/friends/requests", `{"user":"nobody"}`)
@@ -84,7 +83,7 @@ func TestPeopleByHTTP(t *testing.T) {
 	c.say(ann, "POST", "/v1/friends/requests", `{"card":"nonsense"}`)
 	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`","source":"Not This","remark":"`+strings.Repeat("x", 41)+`","more":1}`)
 
-	// A request, answered.
+	// A request and its acceptance.
 	r := request(c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`","message":"Hi Bob","source":"search","remark":"Bobby","tag":"school"}`))
 	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`"}`)
 	c.say(bob, "GET", "/v1/friends/requests", "")
@@ -94,7 +93,7 @@ func TestPeopleByHTTP(t *testing.T) {
 	c.say(ann, "GET", "/v1/friends/requests?box=out", "")
 	c.say(ann, "GET", "/v1/relations?ids="+id(bob), "")
 	c.say(bob, "GET", "/v1/relations?ids="+id(ann), "")
-	for _, who := range []*client.Client{eve, ann} { // others' requests
+	for _, who := range []*client.Client{eve, ann} { // requests of other users
 		c.say(who, "POST", "/v1/friends/requests/"+r+"/accept", `{}`)
 		c.say(who, "POST", "/v1/friends/requests/"+r+"/refuse", "")
 	}
@@ -113,13 +112,13 @@ func TestPeopleByHTTP(t *testing.T) {
 	c.say(ann, "PATCH", "/v1/friends/"+id(bob), `{"remark":"Bee","order":-5}`)
 	c.say(ann, "PATCH", "/v1/friends/"+id(bob), `{"order":-1000001}`)
 	c.say(ann, "PATCH", "/v1/friends/"+id(eve), `{"remark":"Eve"}`)
-	c.say(bob, "GET", "/v1/friends/"+id(ann), "") // has not changed
+	c.say(bob, "GET", "/v1/friends/"+id(ann), "") // unchanged
 	c.say(ann, "GET", "/v1/relations?ids="+strings.Join([]string{id(eve), id(bob), id(ann)}, ","), "")
 	c.say(ann, "GET", "/v1/relations?ids="+id(eve)+",x", "")
 	c.say(ann, "GET", "/v1/relations", "")
 	c.say(ann, "GET", "/v1/relations?ids="+strings.Repeat(id(eve)+",", 100)+id(eve), "")
 
-	// Both ask; a card.
+	// Both send requests; a card.
 	c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`","message":"me too"}`)
 	_, _, text := s.Call(t, eve, "POST", "/v1/me/card", "")
 	var card struct{ Token string }
@@ -139,7 +138,7 @@ func TestPeopleByHTTP(t *testing.T) {
 	c.say(ann, "GET", "/v1/friends/changes?since=99", "")
 	c.say(ann, "GET", "/v1/friends/changes?since=-1", "")
 
-	// Blocks; who is blocked is told what one is told who may not ask.
+	// Blocks: a blocked user gets the same refusal as a user who may not send requests.
 	c.say(ann, "PUT", "/v1/blocks/"+id(ann), "")
 	c.say(ann, "PUT", "/v1/blocks/x", "")
 	c.say(ann, "PUT", "/v1/blocks/"+id(eve), "")

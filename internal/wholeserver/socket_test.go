@@ -23,8 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// device is one that holds a socket, and what it heard: types of events, and how the
-// connection fared.
+// device is a device with a socket. It records the types of events, and the state of the connection.
 type device struct {
 	*client.Socket
 	c *client.Client
@@ -37,7 +36,7 @@ type device struct {
 	got   map[string]bool // types of events
 }
 
-// line is a device's way to the servers. It can be cut, and be laid to another node.
+// line is a device's connection to the servers. It can be cut, and be moved to another node.
 type line struct {
 	mu    sync.Mutex
 	node  *testkit.Server
@@ -58,7 +57,7 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return conn, err
 }
 
-// harm cuts the line, or breaks its connections and lays it to a node.
+// harm cuts the line, or breaks its connections and moves it to a node.
 func (l *line) harm(to *testkit.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,14 +83,14 @@ func (d *device) all() []string {
 	return slices.Clone(d.heard)
 }
 
-// types returns the types of all events that arrived.
+// types returns the types of all received events.
 func (d *device) types() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.got)
 }
 
-// hears waits until exactly that was heard.
+// hears waits until exactly these events are recorded.
 func (d *device) hears(t *testing.T, want ...string) {
 	t.Helper()
 	eventually.Equal(t, "what a device hears", fmt.Sprint(want), func() string { return fmt.Sprint(d.all()) })
@@ -100,7 +99,7 @@ func (d *device) hears(t *testing.T, want ...string) {
 // socket opens a device's socket at a node, until the test ends.
 func (p *pair) socket(node int, tokens api.Tokens) *device {
 	p.t.Helper()
-	bubble.Sleep(time.Second) // what was published before has been handed on
+	bubble.Sleep(time.Second) // earlier events have been delivered
 	d := &device{line: &line{node: p.nodes[node]}, ended: make(chan error, 1), got: map[string]bool{}}
 	h := &http.Client{Transport: &http.Transport{DialContext: d.line.dial}}
 	p.t.Cleanup(h.CloseIdleConnections)
@@ -111,7 +110,7 @@ func (p *pair) socket(node int, tokens api.Tokens) *device {
 			d.mu.Lock()
 			d.got[e.Type] = true
 			d.mu.Unlock()
-			if e.Type == api.EventNoticeNew { // its tests are about nothing else
+			if e.Type == api.EventNoticeNew { // its tests ignore these
 				return
 			}
 			if data, ok := e.Data.(json.RawMessage); ok && e.Type == api.EventAccountUpdated {
@@ -189,7 +188,7 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		// A client that has been given an access token and nothing else resumes as well.
+		// A client with only an access token also resumes.
 		stays, goes := p.socket(0, p.enter(0)), p.socket(1, api.Tokens{AccessToken: p.enter(1).AccessToken})
 		bubble.Sleep(time.Second)
 		began := len(goes.all())
@@ -240,7 +239,7 @@ func TestASocketEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// A node that hears nothing of the others must not hand a logged-out device what happens.
+// A node that is cut off from the others must not publish events to a logged-out device.
 func TestASocketOnANodeThatIsCutOffHearsNothingAfterItsSession(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -261,8 +260,8 @@ func TestASocketOnANodeThatIsCutOffHearsNothingAfterItsSession(t *testing.T) {
 	})
 }
 
-// A socket that opened while Redis was away has no place in the events of its channel, and cannot resume
-// there: not while Redis is still away, and not once its channel is at the beginning of an epoch.
+// A socket that was opened during an outage of Redis has no position in its channel, and cannot resume there. This
+// holds during the outage, and after it, when the channel begins a new epoch.
 func TestASocketThatOpenedWithoutRedisDoesNotResume(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)

@@ -16,10 +16,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// heard is what a device's stream brought until it ended.
+// heard is what a device's stream delivered until it ended.
 type heard struct {
 	text string
-	took time.Duration // from opening to the end
+	took time.Duration // from its opening to its end
 }
 
 // listen opens a device's stream at a node.
@@ -44,8 +44,7 @@ func (p *pair) listen(node int, d api.Tokens) <-chan heard {
 	return end
 }
 
-// A device that is logged out, by whatever way and on whatever node, hears nothing of what
-// happens afterwards.
+// A device that is logged out, in any way and on any node, receives no later event.
 func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
 	for name, end := range map[string]func(p *pair, owner, d api.Tokens) error{
 		"logged out by another device": func(p *pair, owner, d api.Tokens) error {
@@ -79,7 +78,7 @@ func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
 				if err := end(p, owner, d); err != nil {
 					t.Fatal(err)
 				}
-				bubble.Sleep(2 * time.Second) // an operator's change is followed by the queue
+				bubble.Sleep(2 * time.Second) // an operator's change is applied through the queue
 				name := "after the session's end"
 				if _, err := p.client(0, client.WithTokens(owner)).UpdateMe(t.Context(), api.UserUpdate{Name: &name}); err != nil {
 					t.Fatal(err)
@@ -101,8 +100,8 @@ func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
 	}
 }
 
-// The node with the stream hears nothing from others: no end of the session, and no event
-// either. What happens on the node itself is not told to a device that is logged out.
+// The node with the stream receives nothing from the others: no end of the session, and no event. It must not publish
+// its own events to a logged-out device.
 func TestANodeThatIsCutOffTellsALoggedOutDeviceNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)

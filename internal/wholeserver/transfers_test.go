@@ -34,7 +34,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// tus sends a request as a client of tus does; headers are pairs.
+// tus sends a request as a client of tus does; headers are pairs of name and value.
 func (p *pair) tus(node int, who *client.Client, method, path string, body io.Reader, headers ...string) *http.Response {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.nodes[node].URL+path, body)
@@ -63,7 +63,7 @@ func (p *pair) tus(node int, who *client.Client, method, path string, body io.Re
 
 const offsetOctets = "application/offset+octet-stream"
 
-// A client of tus goes on by what the headers say, also of an answer that is sent again.
+// A client of tus resumes from the response headers, also those of a replayed response.
 func TestARetriedCreationSaysWhereTheUploadGoesOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -156,7 +156,7 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 			t.Errorf("it stands at %s", got)
 		}
 
-		// The line breaks in the middle of a request.
+		// The connection breaks in the middle of a request.
 		line, end := io.Pipe()
 		broken := make(chan error, 1)
 		go func() {
@@ -182,7 +182,7 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 			t.Error("the line was not cut")
 		}
 		eventually.Equal(t, "where it stands", strconv.Itoa(5<<20), func() string { return stands(1) })
-		// The rest goes by the client, through the other node.
+		// The client uploads the rest through the other node.
 		other := p.client(1, client.WithTokens(bob.c.Tokens()))
 		if err := other.Upload(t.Context(), id, bytes.NewReader(data), int64(len(data))); err != nil {
 			t.Fatal(err)
@@ -247,8 +247,7 @@ func TestTus_EndedUploadsAnswer410(t *testing.T) {
 	})
 }
 
-// isNoContentOfOurs holds a download against what keeps it from being a page of the
-// server's, and against ranges.
+// isNoContentOfOurs checks the headers that prevent a download from being a page of the server. It also checks ranges.
 func (p *pair) isNoContentOfOurs(who *client.Client, id string, data []byte) {
 	t := p.t
 	t.Helper()
@@ -303,7 +302,7 @@ func (p *pair) isNoContentOfOurs(who *client.Client, id string, data []byte) {
 	}
 }
 
-// An upload that hangs gives its place up to a newer one, long before its line is taken for dead.
+// An upload that hangs releases its slot to a newer one, long before its connection counts as dead.
 func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -325,7 +324,7 @@ func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
 			if _, err := line.Write(data[:100]); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(time.Millisecond) // it has come
+			<-time.After(time.Millisecond) // its bytes have arrived
 		}
 		says := func(answer *http.Response, want string) {
 			t.Helper()
@@ -334,7 +333,7 @@ func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
 			}
 		}
 		says(p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(data), "Content-Type", offsetOctets, "Upload-Offset", "0"), "transfer.offset")
-		says(<-answers, "transfer.cut") // the first one, of which 100 bytes count
+		says(<-answers, "transfer.cut") // the first one; 100 bytes of it count
 		if err := bob.c.Upload(t.Context(), begun.ID, bytes.NewReader(data), int64(len(data))); err != nil {
 			t.Error(err)
 		}
@@ -348,7 +347,7 @@ func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
 	})
 }
 
-// Redis may be away during a whole upload.
+// Redis may be unavailable during a whole upload.
 func TestAnUploadNeedsNoRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)

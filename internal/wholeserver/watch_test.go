@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// The Go client watches a room: through a broken line, through "subscribe again", and until it is taken out.
+// The Go client watches a room through a broken connection and a request to subscribe again, until it is removed.
 func TestTheGoClientWatchesARoom(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 3)
@@ -70,7 +70,7 @@ func TestTheGoClientWatchesARoom(t *testing.T) {
 		bubble.Sleep(10 * time.Second)
 		says("closed, open false, said")
 
-		c.must(bob.Block(t.Context(), id(c.people[2]))) // whose channel is another one from here on
+		c.must(bob.Block(t.Context(), id(c.people[2]))) // her channel changes from here on
 		bubble.Sleep(5 * time.Second)
 		says("closed, open false, said")
 

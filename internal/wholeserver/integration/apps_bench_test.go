@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 )
 
-// An import of 10,000 users into groups, by an app's own backend over HTTP: the time of an operation is that of all
-// users joining; the accounts are there before. Redis is a real one, SQL is SQLite.
+// An app's backend imports 10,000 users into groups over HTTP. One operation is the joining of all users; their
+// accounts already exist. Redis is a real one, SQL is SQLite.
 func BenchmarkTenThousandUsersJoinGroups(b *testing.B) {
 	for _, size := range []int{500, 5000} {
 		b.Run(fmt.Sprint("groups of ", size), func(b *testing.B) {

@@ -35,13 +35,13 @@ import (
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 
-// backend is an app's own, on a network of its own. Each webhook is verified.
+// backend is an app's backend on its own network. It verifies each webhook.
 type backend struct {
 	t    *testing.T
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	mu     sync.Mutex
-	answer http.HandlerFunc // nil: 204
+	answer http.HandlerFunc // nil means 204
 	got    []api.Webhook
 	ids    []string
 	down   bool
@@ -67,7 +67,7 @@ func newBackend(t *testing.T) *backend {
 		b.mu.Lock()
 		down := b.down
 		b.mu.Unlock()
-		if down { // its connections have ended, too
+		if down { // its connections also end
 			panic(http.ErrAbortHandler)
 		}
 		body, _ := io.ReadAll(r.Body)
@@ -95,14 +95,14 @@ func newBackend(t *testing.T) *backend {
 	return b
 }
 
-// set changes how the backend answers, and whether it can be reached.
+// set sets how the backend responds, and whether it can be reached.
 func (b *backend) set(answer http.HandlerFunc, down bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answer, b.down = answer, down
 }
 
-// heard are the types of webhooks so far, those of one type as often as they came.
+// heard returns the types of the webhooks so far, with repetitions.
 func (b *backend) heard() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (b *backend) heard() []string {
 	return out
 }
 
-// items returns what all webhooks of one type have told.
+// items returns the items of all webhooks of one type.
 func items[T any](b *backend, typ string) (out []T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,7 +140,7 @@ func (b *backend) after(cfg *app.Config) {
 	cfg.Webhooks = webhooks.Settings{Secret: hookSecret, After: webhooks.After{URL: "http://app.example.org/hooks"}}
 }
 
-// appNode is a node, and its database beside it, as an operator has it.
+// appNode is a node and its database, as an operator has them.
 type appNode struct {
 	*testkit.Server
 	t  testing.TB
@@ -158,7 +158,7 @@ func startFor(t testing.TB, change ...func(*app.Config)) *appNode {
 	return &appNode{s, t, db}
 }
 
-// key makes a service key and returns a client with it.
+// key creates a service key and returns a client with it.
 func (n *appNode) key(name string, scopes ...servicekeys.Scope) *client.Client {
 	n.t.Helper()
 	_, token, err := servicekeys.NewAdmin(n.db).Create(n.t.Context(), name, scopes, 1_000_000, 0)
@@ -206,7 +206,7 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 			t.Errorf("found %+v, %v", found, err)
 		}
 
-		// A device that the app logs in is one as any other.
+		// A device that the app logs in is like any other.
 		tokens, err := app.IssueTokens(ctx, client.External("c-2"), api.ServiceTokens{Device: "Phone"})
 		n.must(err)
 		phone := n.Client(t, client.WithTokens(tokens))
@@ -214,7 +214,7 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 			t.Errorf("the device is %+v, %v", me, err)
 		}
 
-		// In a user's name the rules of users hold; with Post only blocks do.
+		// In a user's name, the rules for users apply; with Post, only blocks do.
 		if _, err := app.As(ann).Send(ctx, client.ChatWith(bob), saying("hello")); client.CodeOf(err) != "message.refused" {
 			t.Errorf("a stranger's message: %v", err)
 		}
@@ -315,8 +315,8 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 	})
 }
 
-// opens are the operations of each scope: its own, and of acting those with a tag, reading or writing. It is
-// written out beside the program's table.
+// opens lists the operations of each scope: its own, and those that acting allows by their tag, for reading or writing.
+// The list is independent of the program's table.
 var opens = map[servicekeys.Scope][]string{
 	servicekeys.UsersRead:    {"service.user"},
 	servicekeys.UsersWrite:   {"service.users", "service.user_update"},
@@ -443,7 +443,7 @@ func TestAKeyIsNoUserAndAUserNoKey(t *testing.T) {
 		app := n.key("app", servicekeys.Scopes...)
 		ann := n.SignUp(t, "UTC")
 		for name, err := range map[string]error{
-			"service.act_as": func() error { _, err := app.Chats(ctx, "", "", 0); return err }(), // in nobody's name
+			"service.act_as": func() error { _, err := app.Chats(ctx, "", "", 0); return err }(), // without a user
 			"service.closed": func() error { _, err := app.As(id(ann)).Me(ctx); return err }(),
 			"auth.caller":    func() error { _, err := ann.ServiceUser(ctx, id(ann)); return err }(),
 		} {
@@ -462,7 +462,7 @@ func TestAKeyIsNoUserAndAUserNoKey(t *testing.T) {
 			t.Errorf("a user's header is ignored: %d %s", status, body)
 		}
 
-		// One Idempotency-Key in the names of two users is two writes.
+		// One Idempotency-Key in the names of two users identifies two writes.
 		two, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "A"}, api.ExternalUser{ExternalID: "b", Name: "B"})
 		n.must(err)
 		for _, u := range two {
@@ -614,7 +614,8 @@ func TestADayMadeUpIsAskedAboutAndTold(t *testing.T) {
 	})
 }
 
-// TestABackendHearsOfEditsAndRecalls: after the message, and of none that changed nothing or was refused.
+// TestABackendHearsOfEditsAndRecalls tests the hooks after edits and recalls. They follow the hook of the message.
+// There are none for edits that change nothing or are refused.
 func TestABackendHearsOfEditsAndRecalls(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
@@ -710,7 +711,7 @@ func TestABackendIsAskedAboutEditsAndRecalls(t *testing.T) {
 			t.Errorf("asked about the recall %+v, want %+v", recall, want)
 		}
 
-		// What the rules refuse anyway, and what changes nothing, nobody is asked about.
+		// The server calls no before-hook for an edit that its own rules refuse, or that changes nothing.
 		b.forget()
 		if _, err := bob.EditMessage(ctx, client.ChatWith(id(ann)), sent.Seq, "no"); client.CodeOf(err) != "message.not_yours" {
 			t.Errorf("another's message was edited: %v", err)
@@ -749,7 +750,7 @@ func TestABackendIsAskedAboutEditsAndRecalls(t *testing.T) {
 	})
 }
 
-// outbox are the messages of webhooks in the database: those that wait and dead letters.
+// outbox returns the numbers of webhook messages in the database: those that wait and dead letters.
 func (n *appNode) outbox() (waiting, dead int) {
 	n.t.Helper()
 	store := queue.NewSQL(n.db)
@@ -792,7 +793,8 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 		send("zero")
 		eventually.Equal(t, "delivered", "zero", texts)
 
-		// It is down for two minutes, longer than five tries take: no try counts, and all comes when it is back.
+		// The backend is unreachable for two minutes, longer than five tries take. No try counts, and all messages arrive
+		// afterwards.
 		b.set(nil, true)
 		send("one")
 		send("two")
@@ -802,14 +804,14 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 		}
 		b.forget()
 		b.set(nil, false)
-		eventually.Equal(t, "delivered when it is back", "one two", func() string { // one may overtake another then
+		eventually.Equal(t, "delivered when it is back", "one two", func() string { // messages may then overtake each other
 			list := strings.Fields(texts())
 			slices.Sort(list)
 			return strings.Join(list, " ")
 		})
 
-		// It hangs: a delivery ends after its time, and users do not notice. Five minutes are longer than five tries of ten seconds
-		// take with the back-off between them, which is what would make a dead letter if they counted.
+		// The backend hangs: a delivery times out, and users do not notice it. Five minutes are longer than five tries of
+		// ten seconds with their back-off. If these tries counted, the message would become a dead letter.
 		hanging := make(chan struct{})
 		b.set(func(_ http.ResponseWriter, r *http.Request) {
 			select {
@@ -836,7 +838,7 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 			t.Errorf("delivered %q", texts())
 		}
 
-		// It says 500: five tries, and then a dead letter that can be replayed.
+		// The backend returns 500: after five tries there is a dead letter that can be replayed.
 		b.set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, false)
 		b.forget()
 		send("four")
@@ -859,7 +861,7 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 	})
 }
 
-// What stands behind the address of a webhook, for which the app's backend takes calls, is for it alone, also while it is away.
+// The secret part of a webhook's address must stay private, even while the backend is unreachable.
 func TestNoSecretOfAWebhooksAddressIsLoggedOrStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
@@ -887,7 +889,7 @@ func TestNoSecretOfAWebhooksAddressIsLoggedOrStored(t *testing.T) {
 	})
 }
 
-// Any 2xx is an answer, whatever comes of what is behind it.
+// Any 2xx is a success, even if the body cannot be read.
 func TestADeliveryIsAnsweredByItsStatus(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
@@ -914,7 +916,8 @@ func TestADeliveryIsAnsweredByItsStatus(t *testing.T) {
 	})
 }
 
-// TestABackendIsToldWhatUsersShouldSeeWhileTheyAreOffLine: once for a message, and not of a chat that is muted.
+// TestABackendIsToldWhatUsersShouldSeeWhileTheyAreOffLine tests the hook for offline users. It is sent once for a
+// message, and never for a muted chat.
 func TestABackendIsToldWhatUsersShouldSeeWhileTheyAreOffLine(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
@@ -956,7 +959,7 @@ func TestWhatWasCommittedIsDeliveredByAnotherNode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
 		dir := t.TempDir()
-		alone := func(c *app.Config) { c.Data = dir; c.Roles = []string{"api"} } // it commits, and dies before it delivers
+		alone := func(c *app.Config) { c.Data = dir; c.Roles = []string{"api"} } // it commits, and dies before its delivery
 		first := startFor(t, b.after, alone)
 		db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
 		first.must(err)
@@ -1003,7 +1006,7 @@ func TestManyMessagesOfOneCommitAreOneRow(t *testing.T) {
 
 func TestWithoutAWebhookNoRowIsWritten(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		n := startFor(t, func(c *app.Config) { c.Roles = []string{"api"} }) // nothing takes rows away
+		n := startFor(t, func(c *app.Config) { c.Roles = []string{"api"} }) // nothing removes rows
 		ctx := t.Context()
 		app := n.key("app", servicekeys.Scopes...)
 		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "A"}, api.ExternalUser{ExternalID: "b", Name: "B"})
@@ -1025,7 +1028,7 @@ func TestWithoutAWebhookNoRowIsWritten(t *testing.T) {
 	})
 }
 
-// askedOf are the items that the backend is asked about in before-hooks of one type.
+// askedOf returns the items of the before-hooks of one type.
 func askedOf[T any](b *backend, typ string) (out []T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -1087,7 +1090,7 @@ func TestBeforeHook_FloodOfOneUserDeliversNothingUnasked(t *testing.T) {
 	})
 }
 
-// The sender chooses what the backend's replacement is, and with it whether the replacement is a message.
+// The sender controls the content of the backend's replacement, and with it whether the replacement is a valid message.
 func TestBeforeHook_UnusableReplacementDeliversNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
@@ -1214,20 +1217,20 @@ func TestABackendIsAskedBeforehand(t *testing.T) {
 		say(`{"content":{"kind":"text","text":"***"}}`)
 		_, err = ann.Send(ctx, to, saying("damn"))
 		n.must(err)
-		sent, err := ann.Send(ctx, to, saying("damn")) // the same again
+		sent, err := ann.Send(ctx, to, saying("damn")) // the same message again
 		n.must(err)
 		page, err := bob.Messages(ctx, client.ChatWith(id(ann)), client.MessageRange{})
 		n.must(err)
 		if len(page.Messages) != 1 || page.Messages[0].Text != "***" || page.Messages[0].Seq != sent.Seq {
 			t.Errorf("bob reads %+v", page.Messages)
 		}
-		// What was sent and answered is answered again, whatever the backend says by now.
+		// A retried message returns the stored response, even if the before-hook would now reject it.
 		say(`{"refuse":{}}`)
 		if again, err := ann.Send(ctx, to, saying("damn")); err != nil || again.Seq != sent.Seq {
 			t.Errorf("sent again: %+v, %v", again, err)
 		}
 
-		// It hangs: each waits two seconds at most, and after five nobody does.
+		// The backend hangs: each call waits at most two seconds, and after five calls none waits.
 		hang := make(chan struct{})
 		b.set(func(_ http.ResponseWriter, r *http.Request) {
 			select {

@@ -1,5 +1,4 @@
-// Package integration tests what an app that has users of its own makes of whole servers: service keys,
-// webhooks, log-in by the app's tokens, and pushes to those who are off line, as docs/integration.md and
-// docs/notices.md promise them. Beside package wholeserver, so that the two run at the same time. There is no code in it
-// but tests.
+// Package integration tests whole servers as an app with its own users integrates them: service keys, webhooks, log-in
+// by the app's tokens, and pushes to offline users. docs/integration.md and docs/notices.md describe this behaviour.
+// The package is separate from wholeserver so that the two run at the same time. It contains only tests.
 package integration

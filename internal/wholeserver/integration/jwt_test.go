@@ -153,7 +153,7 @@ func TestATokenOfTheAppsOwnLogsIn(t *testing.T) {
 			t.Errorf("a name that cannot be shown: %+v %s", nameless.User, code)
 		}
 
-		// The sessions are as any other; a ban ends them, and keeps tokens out.
+		// The sessions are like any other. A ban ends them, and the server refuses further tokens.
 		keys := n.key("app", servicekeys.Scopes...)
 		n.must(keys.BanUser(ctx, client.External("c-1"), api.ServiceBan{}))
 		if status, _, _ := n.Call(t, n.Client(t, client.WithTokens(first)), http.MethodGet, "/v1/me", ""); status != http.StatusUnauthorized {
@@ -163,7 +163,7 @@ func TestATokenOfTheAppsOwnLogsIn(t *testing.T) {
 			t.Errorf("a banned user's token: %q", code)
 		}
 
-		// Our own sign-in is off.
+		// Stoa's own sign-in is off.
 		for path, body := range map[string]string{
 			"/v1/auth/codes":    `{"email":"a@example.org","purpose":"register"}`,
 			"/v1/auth/register": `{"email":"a@example.org","code":"123456","name":"A"}`,

@@ -34,25 +34,25 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// pushService is what a browser's maker runs, with the browsers that have subscribed there. Each host is one of its own; the
-// path is a browser's.
+// pushService is a browser vendor's push service, with the subscribed browsers. Each host is a separate service; the
+// path identifies a browser.
 type pushService struct {
 	t         testing.TB
 	transport *http.Transport
 
 	mu       sync.Mutex
 	browsers map[string]*browser         // by endpoint
-	answers  map[string]http.HandlerFunc // by host, in place of the usual one
-	asked    map[string]int              // requests, by host
+	answers  map[string]http.HandlerFunc // by host, in place of the default response
+	asked    map[string]int              // number of requests, by host
 }
 
-// browser is one with a subscription.
+// browser is a browser with a subscription.
 type browser struct {
 	of       *pushService
 	endpoint string
 	key      *ecdh.PrivateKey
 	auth     []byte
-	server   []byte // the key with which it has subscribed
+	server   []byte // the server's key in its subscription
 	got      []api.Push
 	headers  []http.Header
 }
@@ -99,14 +99,14 @@ func newPushService(t testing.TB) *pushService {
 	return s
 }
 
-// answer has a host answer otherwise; nil: as usual.
+// answer sets the handler of a host; nil restores the default.
 func (s *pushService) answer(host string, h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answers[host] = h
 }
 
-// ServeHTTP takes a push for a browser, which decrypts it.
+// ServeHTTP accepts a push for a browser, which decrypts it.
 func (s *pushService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	b, h := s.browsers["https://"+r.Host+r.URL.Path], s.answers[r.Host]
@@ -132,7 +132,7 @@ func (s *pushService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// subscribe has a browser at a host subscribe with the server's key, and the client's device with it.
+// subscribe subscribes a browser at a host with the server's key, and the client's device with it.
 func (s *pushService) subscribe(c *client.Client, host string) *browser {
 	s.t.Helper()
 	key, err := c.PushKey(s.t.Context())
@@ -159,7 +159,7 @@ func (s *pushService) subscribe(c *client.Client, host string) *browser {
 	return b
 }
 
-// take decrypts a push as RFC 8291 says, and holds its token against RFC 8292.
+// take decrypts a push by RFC 8291, and checks its token by RFC 8292.
 func (b *browser) take(r *http.Request, body []byte) error {
 	if err := b.signed(r); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (b *browser) take(r *http.Request, body []byte) error {
 	return nil
 }
 
-// signed checks that the server with whose key the browser has subscribed has signed the request.
+// signed checks that the request is signed with the server's key in the subscription.
 func (b *browser) signed(r *http.Request) error {
 	token, key, ok := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "vapid t="), ", k=")
 	parts := strings.Split(token, ".")
@@ -245,7 +245,7 @@ func (b *browser) signed(r *http.Request) error {
 	return nil
 }
 
-// said are the pushes that came, as "title: body".
+// said returns the received pushes, as "title: body".
 func (b *browser) said() string {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
@@ -256,13 +256,13 @@ func (b *browser) said() string {
 	return strings.Join(all, " | ")
 }
 
-// gets waits until exactly these came.
+// gets waits until exactly these pushes have arrived.
 func (b *browser) gets(want ...string) {
 	b.of.t.Helper()
 	eventually.Equal(b.of.t, "what a browser gets", strings.Join(want, " | "), b.said)
 }
 
-// forget forgets what came.
+// forget deletes the received pushes.
 func (b *browser) forget() {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
@@ -274,7 +274,7 @@ type pushed struct {
 	*testkit.Server
 	service  *pushService
 	ann, bob *client.Client
-	chat     string // bob, as ann writes to him
+	chat     string // the chat of bob with ann
 	n        int
 }
 
@@ -291,7 +291,7 @@ func newPushed(t *testing.T, change ...func(*app.Config)) *pushed {
 	return p
 }
 
-// says has ann write to bob.
+// says sends a message from ann to bob.
 func (p *pushed) says(t *testing.T, text string) {
 	t.Helper()
 	p.n++
@@ -308,7 +308,7 @@ func must(t testing.TB, err error) {
 
 func yes[T any](v T) *T { return &v }
 
-// onEngines runs a story in a bubble, and with a real MariaDB.
+// onEngines runs a story in a bubble, and again with a real MariaDB.
 func onEngines(t *testing.T, story func(t *testing.T, p *pushed)) {
 	t.Run("embedded", func(t *testing.T) {
 		bubble.Test(t, func(t *testing.T) { story(t, newPushed(t)) })
@@ -350,7 +350,7 @@ func TestMessagesThatComeSoonAfterAPushAreOneWithACount(t *testing.T) {
 		bubble.Sleep(30 * time.Second)
 		b.gets("User 1: A new message", "User 1: 4 new messages")
 		bubble.Sleep(5 * time.Minute)
-		b.gets("User 1: A new message", "User 1: 4 new messages") // and no more of the same
+		b.gets("User 1: A new message", "User 1: 4 new messages") // and no repetitions
 		must(t, p.bob.Mark(t.Context(), client.ChatWith(id(p.ann)), api.MarkRequest{Read: 4}))
 		p.says(t, "five")
 		bubble.Sleep(5 * time.Second)
@@ -418,7 +418,7 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 		p.chat = client.ChatIn(made.Group.ID)
 		b := p.service.subscribe(p.bob, "a.push.example")
 		bubble.Sleep(time.Minute)
-		b.gets() // what happened before was none of a device with a subscription
+		b.gets() // no device had a subscription before
 		p.says(t, "hello")
 		b.gets("Rowing: A new message") // the system message does not count
 		b.forget()
@@ -451,7 +451,7 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 			must(t, err)
 			must(t, p.bob.Mark(ctx, p.chat, api.MarkRequest{Read: chat.Seq}))
 		}
-		// One that nobody reads is pushed once, whatever is said after it.
+		// An unread chat is pushed once, for any number of later messages.
 		_, err = p.bob.SetGroupSelf(ctx, made.Group.ID, api.GroupSelfUpdate{Notify: yes(api.NotifyMentions)})
 		must(t, err)
 		for _, say := range []func(){func() { mention("@bob") }, func() { p.says(t, "and the others") }, func() { p.says(t, "at eight") }, func() { mention("@bob again") }} {
@@ -500,7 +500,7 @@ func TestASubscriptionThatHasEndedIsRemoved(t *testing.T) {
 		p := newPushed(t)
 		p.service.subscribe(p.bob, "a.push.example")
 		p.service.mu.Lock()
-		clear(p.service.browsers) // the browser has forgotten it
+		clear(p.service.browsers) // the browser's subscription has ended
 		p.service.mu.Unlock()
 		p.says(t, "hello")
 		eventually.Equal(t, "bob's subscriptions", 0, func() int {
@@ -535,7 +535,7 @@ func TestAPushServiceThatFailsIsTriedAgainAndGivenUpInTheEnd(t *testing.T) {
 		bubble.Sleep(time.Minute)
 		b.gets("User 1: A new message")
 		b.forget()
-		// For as long as it asks for, it is left alone.
+		// The server sends no pushes for the time in Retry-After.
 		p.service.answer("a.push.example", status(http.StatusTooManyRequests, "Retry-After", "120"))
 		before := asked()
 		p.says(t, "two")
@@ -564,12 +564,12 @@ func TestAPushServiceThatHangsStopsNobody(t *testing.T) {
 		other := p.Client(t)
 		_, err := other.RequestCode(t.Context(), api.CodeRequest{Email: "user2@example.org", Purpose: api.PurposeLogin})
 		must(t, err)
-		bubble.Sleep(time.Second) // the code by which he has registered is not the one
+		bubble.Sleep(time.Second) // his code for registration is a different one
 		_, err = other.Login(t.Context(), api.LoginRequest{Email: "user2@example.org", Code: p.Code(t, "user2@example.org")})
 		must(t, err)
 		good := p.service.subscribe(other, "good.push.example")
 		p.service.answer("hangs.push.example", func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else nobody notices when the client goes away
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the client's connection is not detected
 			<-r.Context().Done()
 		})
 		began := time.Now()
@@ -583,7 +583,7 @@ func TestAPushServiceThatHangsStopsNobody(t *testing.T) {
 		p.service.mu.Lock()
 		n := p.service.asked["hangs.push.example"]
 		p.service.mu.Unlock()
-		if most := int(time.Since(began)/(30*time.Second)) + 4; n > most { // when nobody knows yet, all that waits is sent at once
+		if most := int(time.Since(began)/(30*time.Second)) + 4; n > most { // before the first timeout, all waiting pushes are sent at once
 			t.Errorf("what hangs was asked %d times in %s", n, time.Since(began))
 		}
 	})
@@ -609,7 +609,7 @@ func TestASubscriptionThatIsNoneIsRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %s", what, err, c.code)
 			}
 		}
-		// A browser in which somebody else logs in is theirs.
+		// If another user logs in, the browser's pushes belong to that user.
 		_, err := p.ann.SubscribePush(t.Context(), api.PushSubscription{Endpoint: b.endpoint, Keys: api.PushSubscriptionKeys{P256DH: key, Auth: auth}})
 		must(t, err)
 		if st, err := p.bob.PushStatus(t.Context()); err != nil || st.Subscribed || st.Devices != 0 {
