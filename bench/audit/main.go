@@ -1,7 +1,6 @@
-// Command audit measures what an audit of a live keyspace takes and what it costs
-// others: SCAN alone, names, every key, and a dump file, on a real redis-server over
-// loopback that is filled with Stoa's own families and a few faults of each kind. Another
-// process sends a PING every millisecond meanwhile.
+// Command audit measures how long an audit of a live keyspace takes, and how much it slows other clients. It compares
+// SCAN alone, names, every key, and a dump file. The real redis-server on loopback has keys of Stoa's own families and
+// a few faults of each kind. Meanwhile another process sends a PING every millisecond.
 //
 //	go run ./audit [-keys 1000000] [-faults 100]      (in the folder bench)
 package main
@@ -50,7 +49,7 @@ func main() {
 	}
 }
 
-// kinds are what the server is filled with: shares of a hundred.
+// kinds are the kinds of keys on the server, with their shares in per cent.
 var kinds = []struct {
 	share int
 	set   func(i int) []string
@@ -69,7 +68,7 @@ var kinds = []struct {
 	}},
 }
 
-// plants are the faults; each has to be found as often as it is planted.
+// plants are the faults; the audit must find each as often as it is planted.
 var plants = []struct {
 	fault string
 	set   func(i int) []string
@@ -91,7 +90,7 @@ var plants = []struct {
 	}},
 }
 
-// id makes an identifier of twelve characters.
+// id returns an identifier of twelve characters.
 func id(i int) string {
 	const alphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 	b := make([]byte, 12)
@@ -150,7 +149,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// fill writes the keys and returns how often each fault is to be found.
+// fill writes the keys and returns the expected number of each fault.
 func fill(ctx context.Context, db *redis.DB) (map[string]int64, error) {
 	owners, err := db.Owners(ctx)
 	if err != nil {
@@ -194,7 +193,7 @@ func fill(ctx context.Context, db *redis.DB) (map[string]int64, error) {
 		want[p.fault] += int64(*faulty)
 	}
 	want[audit.WrongType] = min(want[audit.WrongType], 1) // there is only one such key
-	want[audit.UnknownKey] += want[audit.KeyTooLong]      // nobody declared those either
+	want[audit.UnknownKey] += want[audit.KeyTooLong]      // no schema declares those either
 	return want, send(nil, true)
 }
 
@@ -203,7 +202,7 @@ type line struct {
 	text string
 }
 
-// measure runs one mode with another process beside it.
+// measure runs one mode, next to the process that sends PINGs.
 func measure(ctx context.Context, db *redis.DB, addr, mode, dump string, want map[string]int64) (l line, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -219,7 +218,7 @@ func measure(ctx context.Context, db *redis.DB, addr, mode, dump string, want ma
 	if err := beside.Start(); err != nil {
 		return l, err
 	}
-	time.Sleep(200 * time.Millisecond) // it has begun
+	time.Sleep(200 * time.Millisecond) // until it has begun
 	theirs, err := cpu(ctx, db)
 	if err != nil {
 		return l, err
@@ -272,7 +271,7 @@ func measure(ctx context.Context, db *redis.DB, addr, mode, dump string, want ma
 	return l, nil
 }
 
-// scan reads all names and looks at none: what the server can do at most.
+// scan reads all names and checks none: the upper limit of the server.
 func scan(ctx context.Context, db *redis.DB) (*audit.Report, error) {
 	owners, err := db.Owners(ctx)
 	if err != nil {
@@ -293,7 +292,7 @@ func scan(ctx context.Context, db *redis.DB) (*audit.Report, error) {
 	}
 }
 
-// cpu returns the processor time that the server has taken.
+// cpu returns the processor time of the server.
 func cpu(ctx context.Context, db *redis.DB) (time.Duration, error) {
 	all, err := db.Info(ctx)
 	if err != nil {
@@ -310,7 +309,7 @@ func cpu(ctx context.Context, db *redis.DB) (time.Duration, error) {
 	return time.Duration(sum * float64(time.Second)), nil
 }
 
-// own returns the processor time that this process has taken.
+// own returns the processor time of this process.
 func own() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -319,7 +318,7 @@ func own() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ping sends PINGs until standard input ends, and writes how long they took.
+// ping sends PINGs until standard input ends, and writes their durations.
 func ping(addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command boards measures what both kinds of board cost a real redis-server:
-// time on the server of a read beside that of a plain ZREVRANGE of ten on a small
-// set (without scores, and with them, as a board needs them), of an update, memory, and the longest command of a load, a midnight's
-// sweep and the end of a season. All figures that are compared come from one run.
+// Command boards measures the cost of both kinds of board on a real redis-server. It measures the server's time for a
+// read, next to a plain ZREVRANGE of ten on a small set, without scores and with the scores that a board needs. It also
+// measures the time of an update, memory, and the longest command of a load, of a midnight's sweep and of the end of a
+// season. All compared figures are from one run.
 //
 //	go run ./boards [-members 1000000] [-zones 4]      (in the folder bench)
 package main
@@ -49,7 +49,7 @@ var (
 	noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// A kind is one of the two, with what is stored under its keys.
+// A kind is one of the two kinds of board, with the key families that it uses.
 type kind struct {
 	name string
 	make func(db *redis.DB, name string, mortal bool) (leaderboard.Board, []keyspace.Key)
@@ -145,7 +145,7 @@ func run(ctx context.Context) error {
 		}
 		fmt.Printf("  load                 %8.2f s, traffic beside; longest command %s\n", time.Since(began).Seconds(), s.slowest())
 
-		// A quiet board; the members asked for are of all ranks.
+		// A quiet board; the requested members have all ranks.
 		if _, err := board.Sweep(ctx, noon); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func run(ctx context.Context) error {
 			{"top 10 and my rank", func(i int) error { _, _, _, err := board.Read(ctx, noon, 10, one(i)); return err }},
 			{"around me, 5", func(i int) error { _, err := board.Around(ctx, noon, one(i), 5); return err }},
 			{"rank of one of the best", func(int) error { _, _, err := board.Rank(ctx, noon, of(first[0])); return err }},
-			{"the same, not seen yet", func(int) error { // since the last fold, by this node
+			{"the same, not seen yet", func(int) error { // by this node since the last fold
 				board, _ := k.make(db, "big", true)
 				_, _, err := board.Rank(ctx, noon, of(first[0]))
 				return err
@@ -193,7 +193,7 @@ func run(ctx context.Context) error {
 				n = (n + 1) % *members
 			}
 			err := keyspace.FirstErr(db.DoMulti(ctx, board.Update(batch)))
-			if err == nil && n/32%64 == 63 { // as a busy second does
+			if err == nil && n/32%64 == 63 { // as in a busy second
 				_, err = board.Sweep(ctx, noon)
 			}
 			return err
@@ -227,8 +227,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// person is one of the members: few have long streaks, and half of them have
-// been here today.
+// person returns one of the members: few have long streaks, and half of them have checked in today.
 func person(i int, mortal bool) leaderboard.Entry {
 	u := (float64(i*7919%1_000_003) + 1) / 1_000_004
 	e := leaderboard.Entry{Member: fmt.Sprintf("u%011d", i), Value: 1 + int64(-60*math.Log(u)), At: noon.Add(-time.Duration(i%86_400) * time.Second)}
@@ -242,7 +241,7 @@ func of(r leaderboard.Ranked) leaderboard.Entry {
 	return leaderboard.Entry{Member: r.Member, Value: r.Value}
 }
 
-// next is what a check-in makes of an entry.
+// next returns an entry after its next check-in.
 func next(e leaderboard.Entry) leaderboard.Entry {
 	return leaderboard.Entry{Member: e.Member, Value: e.Value + 1, At: noon, Dies: e.Dies.AddDate(0, 0, 1), From: leaderboard.Standing{Value: e.Value, Dies: e.Dies}}
 }
@@ -274,7 +273,7 @@ func (s server) must(name string, args ...string) keyspace.Reply {
 	return r
 }
 
-// beside runs fn while members of another crowd check in, 32 at a time.
+// beside runs fn while other members check in, 32 at a time.
 func (s server) beside(board leaderboard.Board, fn func() error) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	done := make(chan struct{})
@@ -299,8 +298,8 @@ func (s server) beside(board leaderboard.Board, fn func() error) error {
 	return err
 }
 
-// measure calls fn in rounds and returns the best round's time for each call:
-// of all commands on the server, and in all.
+// measure calls fn in rounds and returns the best round's time for each call: the time of all commands on the server,
+// and the total time.
 func (s server) measure(rounds, calls int, fn func(i int) error) (us, wall float64, err error) {
 	us, wall = math.Inf(1), math.Inf(1)
 	for range rounds {
@@ -317,9 +316,9 @@ func (s server) measure(rounds, calls int, fn func(i int) error) (us, wall float
 	return us, wall, nil
 }
 
-// worked returns how long the server worked on commands since its counters were
-// reset, in microseconds. What scripts call is counted as theirs and once more;
-// where each of so many calls was one script, only the scripts count.
+// worked returns the server's working time on commands since the last reset of its counters, in microseconds. The
+// commands of a script are counted twice: as the script's and as their own. If each of so many calls was one script,
+// only the scripts count.
 func (s server) worked(calls int) (total float64) {
 	for line := range strings.Lines(s.must("INFO", "commandstats").Str) {
 		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
@@ -341,14 +340,13 @@ func (s server) worked(calls int) (total float64) {
 	return total
 }
 
-// slowest returns the longest command since it was last asked, by the clock: on
-// a machine that is busy with other things that says more about the machine, so
-// the scripts' mean is beside it.
+// slowest returns the longest command since its last call, by the clock. On a busy machine, the clock mostly shows
+// other work. The scripts' mean is therefore next to it.
 func (s server) slowest() string {
 	worst, name := int64(0), ""
 	for _, e := range s.must("SLOWLOG", "GET", "-1").List {
 		if us, n := e.List[2].N, e.List[3].List[0].Str; us > worst && n != "SLOWLOG" && n != "MEMORY" {
-			worst, name = us, n // but for our own
+			worst, name = us, n // except our own commands
 		}
 	}
 	s.must("SLOWLOG", "RESET")

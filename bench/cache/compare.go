@@ -17,22 +17,21 @@ import (
 )
 
 const (
-	crowd    = 64 // callers at once
+	crowd    = 64 // concurrent callers
 	batchOf  = 32 // keys read at once
 	herdOf   = 1_000
-	slow     = 20 * time.Millisecond  // that the source takes for a herd
-	weighed  = 20_000                 // entries
-	patience = 250 * time.Millisecond // for another node to hear of a drop
+	slow     = 20 * time.Millisecond  // time of the source of a herd
+	weighed  = 20_000                 // number of entries
+	patience = 250 * time.Millisecond // for another node to receive a drop
 )
 
-// A row is a line of the table: a cell for each library, and what the aim is and whether package
-// cache reaches it.
+// A row is a line of the table: a cell for each library, the aim, and whether package cache reaches it.
 type row struct {
 	name, aim string
 	cells     []string
 }
 
-// figure9 is the table of all libraries.
+// figure9 prints the table of all libraries.
 func figure9(ctx context.Context) {
 	fmt.Println("9. Package cache beside other libraries, each as its documentation uses it")
 	var rows []row
@@ -61,7 +60,7 @@ are those of rueidis with client-side caching.`)
 	fmt.Println()
 }
 
-// alone gives a figure a Redis of its own.
+// alone runs a figure with its own Redis.
 func alone(ctx context.Context, figure func(context.Context, string) []row) []row {
 	dir, err := os.MkdirTemp("", "bench-cache")
 	must(err)
@@ -72,8 +71,8 @@ func alone(ctx context.Context, figure func(context.Context, string) []row) []ro
 	return figure(ctx, strings.TrimPrefix(url, "redis://"))
 }
 
-// openAll opens a side of each library that can do what is wanted; the others are nil. Each has
-// the keys below its own prefix; names of them are made beforehand.
+// openAll opens a side of each suitable library; the others are nil. Each has the keys below its own prefix. The given
+// number of their names is created beforehand.
 func openAll(ctx context.Context, can func(library) bool, o opening, names int) []*side {
 	sides := make([]*side, len(libraries))
 	for i, l := range libraries {
@@ -102,7 +101,7 @@ func closeAll(sides []*side) {
 	}
 }
 
-// fill has everything read once.
+// fill reads every key once.
 func fill(s *side, n int) {
 	turns.Crowd(crowd, func(id int) {
 		_, err := s.get(int64(id))
@@ -110,7 +109,7 @@ func fill(s *side, n int) {
 	})(n)
 }
 
-// measure lets the sides take turns at do, and returns a cell and the time of each, and those of more.
+// measure lets the sides take turns with do. It returns a cell and the time of each side, and the results of more.
 func measure(sides []*side, do func(*side) func(n int), more ...turns.Side) (cells []string, nanos []float64, others []turns.Result) {
 	var all []turns.Side
 	for i, s := range sides {
@@ -132,7 +131,7 @@ func measure(sides []*side, do func(*side) func(n int), more ...turns.Side) (cel
 	return cells, nanos, results[next:]
 }
 
-// getBy reads the keys in another order than they were stored in, by so many callers.
+// getBy reads the keys in another order than they were stored in, with so many callers.
 func getBy(callers int) func(*side) func(n int) {
 	return func(s *side) func(n int) {
 		return turns.Crowd(callers, func(i int) {
@@ -143,7 +142,7 @@ func getBy(callers int) func(*side) func(n int) {
 	}
 }
 
-// getBatch reads batches by one caller.
+// getBatch reads batches with one caller.
 func getBatch(s *side) func(n int) {
 	ids := make([]int64, batchOf)
 	return func(n int) {
@@ -158,7 +157,7 @@ func getBatch(s *side) func(n int) {
 	}
 }
 
-// aimed is how package cache stands to another.
+// aimed compares package cache with another library.
 func aimed(mine, other float64, whose string, most float64) string {
 	verdict := ""
 	if most > 0 {
@@ -220,7 +219,7 @@ func farHits(ctx context.Context, addr string) (rows []row) {
 	return rows
 }
 
-// herds has callers ask for cold keys at once, on one node or divided among two.
+// herds lets callers request cold keys at once, on one node or spread over two.
 func herds(ctx context.Context, addr string) (rows []row) {
 	for _, nodes := range []int{1, 2} {
 		name := fmt.Sprintf("%d callers of one cold key on %d nodes; the source takes %s", herdOf, nodes, slow)
@@ -277,8 +276,8 @@ func plural(n int64, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// drops changes the source, drops the key on one node, and counts the reads of another that
-// began once the drop was acknowledged and were answered the old value.
+// drops changes the source and drops the key on one node. It counts the reads on another node that began after the
+// acknowledgement of the drop and returned the old value.
 func drops(ctx context.Context, addr string) []row {
 	const most, long = 300, 2 * time.Second
 	name := "a drop on another node: old answers to reads that begin after it"
@@ -297,7 +296,7 @@ func drops(ctx context.Context, addr string) []row {
 		var stale int64
 		for began := time.Now(); changes < most && time.Since(began) < long; changes++ {
 			id, before := int64(3_000_000+changes), int(source.Load())
-			for range 3 { // the other node keeps it
+			for range 3 { // so that the other node caches it
 				v, err := there.get(id)
 				must(err)
 				if v.Year != before {
@@ -345,18 +344,18 @@ func drops(ctx context.Context, addr string) []row {
 	return []row{r}
 }
 
-// memory is what an entry adds to the live heap, its key and value included.
+// memory measures the growth of the live heap for each entry, including its key and value.
 func memory(ctx context.Context, addr string) []row {
 	name := fmt.Sprintf("memory of an entry in process, of %d, with key and value", weighed)
 	fmt.Printf(" %s:\n", name)
 	r := row{name: name}
 	each := make([][]float64, len(libraries))
-	for range 3 { // what another side has left may be collected late: the median counts
+	for range 3 { // garbage of another side may be collected late: the median counts
 		for i, l := range libraries {
 			s := openOne(ctx, l, i, opening{addr: addr, near: true, steady: true, load: of}, 0)
-			fill(s, crowd) // connections and tables are there
+			fill(s, crowd) // creates connections and tables
 			before := heap()
-			for range 2 { // rueidis keeps what it reads, not what it writes
+			for range 2 { // rueidis caches values that it reads, not those that it writes
 				fill(s, weighed)
 			}
 			each[i] = append(each[i], (heap()-before)/(weighed-crowd))
@@ -376,9 +375,9 @@ func memory(ctx context.Context, addr string) []row {
 	return []row{r}
 }
 
-// heap is how many bytes are in use after a collection.
+// heap returns the number of bytes in use after a collection.
 func heap() float64 {
-	for range 3 { // finalizers and what they held
+	for range 3 { // for finalizers and the memory that they release
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -386,7 +385,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// took has three digits.
+// took formats a duration with three digits.
 func took(d time.Duration) string {
 	for _, u := range []struct {
 		below, in time.Duration

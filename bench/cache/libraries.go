@@ -17,25 +17,25 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// life is how long values live: longer than any figure takes.
+// life is the TTL of values. It is longer than any figure takes.
 const life = time.Hour
 
-// A library is one way to cache, as its documentation uses it.
+// A library is one way to cache, used as its documentation shows.
 type library struct {
 	name string
 	open func(context.Context, *opening) *side
-	// near and far say that it reads from this process' memory, and from Redis.
+	// near and far state that it reads from this process' memory, and from Redis.
 	near, far bool
 }
 
-// opening is what a library is opened with.
+// opening has the options to open a library.
 type opening struct {
 	addr   string // of Redis
-	prefix string // of its keys there
-	near   bool   // values are kept in process
-	steady bool   // nothing changes: a node that the machine starves for a while goes on
+	prefix string // prefix of its keys
+	near   bool   // values are cached in process
+	steady bool   // no value changes: a node continues even if the machine stops it for a while
 	load   func(id int64) profile
-	names  []string // of keys, made beforehand; further ones are made for each call
+	names  []string // names of keys, created beforehand; others are created at each call
 }
 
 func (o *opening) name(id int64) string {
@@ -48,12 +48,12 @@ func (o *opening) name(id int64) string {
 // A side is a library on one node.
 type side struct {
 	get   func(id int64) (profile, error)
-	many  func(ids []int64) (found int, err error) // nil: one after the other
+	many  func(ids []int64) (found int, err error) // nil means one after the other
 	drop  func(id int64) error
 	close func()
 }
 
-// batch reads ids in the best way that there is.
+// batch reads ids in the best available way.
 func (s *side) batch(ids []int64) (found int, err error) {
 	if s.many != nil {
 		return s.many(ids)
@@ -67,7 +67,7 @@ func (s *side) batch(ids []int64) (found int, err error) {
 	return found, nil
 }
 
-// libraries are the columns of the table; the last is package cache.
+// libraries are the columns of the table. The last one is package cache.
 var libraries = []library{
 	{name: "otter v2.4.0", open: openOtter(false), near: true},
 	{name: "rueidis v1.0.79, client-side caching", open: openRueidis, near: true, far: true},
@@ -80,11 +80,11 @@ var libraries = []library{
 const (
 	otterAt, rueidisAt, ours = 0, 1, 5
 
-	nearEntries = 100_000 // that each keeps in process, more than any figure reads
+	nearEntries = 100_000 // capacity in process, more than any figure reads
 )
 
-// openOtter is otter as it comes, or with what every other side has: statistics and an end of
-// each value's life, for which it looks at the clock.
+// openOtter opens otter with its defaults. With whole, it adds the features of all other sides: statistics and a TTL
+// for each value, so that otter reads the clock.
 func openOtter(whole bool) func(context.Context, *opening) *side {
 	return func(ctx context.Context, o *opening) *side {
 		opt := &otter.Options[int64, profile]{MaximumSize: nearEntries}
@@ -135,7 +135,7 @@ func openRueidis(ctx context.Context, o *opening) *side {
 			if !rueidis.IsRedisNil(err) {
 				return p, err
 			}
-			p = o.load(id) // there is no loader: callers do it
+			p = o.load(id) // there is no loader: callers load
 			text, err := json.Marshal(p)
 			if err == nil {
 				err = c.Do(ctx, c.B().Set().Key(o.name(id)).Value(string(text)).Ex(life).Build()).Error()
@@ -202,7 +202,7 @@ func openSturdyc(withRedis bool) func(context.Context, *opening) *side {
 		return &side{
 			get: func(id int64) (profile, error) {
 				name := o.name(id)
-				if !o.near { // nothing else keeps it from its memory
+				if !o.near { // the only way to disable its memory
 					c.Delete(name)
 				}
 				return c.GetOrFetch(ctx, name, func(context.Context) (profile, error) { return o.load(id), nil })
@@ -236,7 +236,7 @@ func openSturdyc(withRedis bool) func(context.Context, *opening) *side {
 	}
 }
 
-// storage is Redis as sturdyc's distributed storage, one round trip for each call.
+// storage is Redis as sturdyc's distributed storage, with one round trip for each call.
 type storage struct{ rdb *goredis.Client }
 
 var _ sturdyc.DistributedStorage = (*storage)(nil)
@@ -262,7 +262,7 @@ func (s *storage) GetBatch(ctx context.Context, keys []string) map[string][]byte
 }
 
 func (s *storage) SetBatch(ctx context.Context, records map[string][]byte) {
-	_, _ = s.rdb.Pipelined(ctx, func(p goredis.Pipeliner) error { // what Redis does not keep is loaded again
+	_, _ = s.rdb.Pipelined(ctx, func(p goredis.Pipeliner) error { // a value that Redis did not store is loaded again
 		for k, v := range records {
 			p.Set(ctx, k, v, life)
 		}

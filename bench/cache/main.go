@@ -1,10 +1,10 @@
-// Command cache measures package cache against what it is made of and against
-// other ways, in one run, on a real redis-server that it starts itself:
+// Command cache compares package cache with its own building blocks and with other ways. All run once on a real
+// redis-server that the command starts:
 //
 //	go run ./cache [-figure 1,2,3,4,5,7,8,9] [-rounds 7] [-round 200ms]
 //
-// The sides of a figure take turns, and the median of each counts, so that what
-// else the machine does meets all of them.
+// The sides of a figure take turns and the median of each counts, so that other load on the machine affects all of
+// them.
 package main
 
 import (
@@ -110,11 +110,11 @@ func must(err error) {
 
 var boots atomic.Int64
 
-// patient keeps caches from asking their sources when a busy machine stops Redis for
-// longer than they would wait, where that is not what is measured.
+// patient prevents that caches load from their sources because a busy machine stops Redis for a while. It is for
+// figures that do not measure that.
 var patient = cache.Config{Budget: time.Second}
 
-// open returns a cache on its own connections; load nil is the table of profiles.
+// open returns a cache on its own connections; if load is nil, it loads from the table of profiles.
 func open(ctx context.Context, addr string, p cache.Policy, load func(context.Context, keyspace.Int) (profile, error)) (*cache.Cache[keyspace.Int, profile], *cache.Runtime) {
 	rt, _, run := node(ctx, addr, cache.Config{})
 	defer run()
@@ -128,7 +128,7 @@ func cached(rt *cache.Runtime, p cache.Policy, load func(context.Context, keyspa
 	return cache.New(rt, profiles, p, cache.Source[keyspace.Int, profile]{Load: load})
 }
 
-// node returns a node on its own connections; it works once run was called.
+// node returns a node on its own connections. It works after run was called.
 func node(ctx context.Context, addr string, cfg cache.Config) (rt *cache.Runtime, db *redis.DB, run func()) {
 	db, err := redis.Open(ctx, redis.Config{URL: "redis://" + addr, Prefix: "bench"})
 	must(err)
@@ -303,7 +303,7 @@ func figure3(ctx context.Context, addr string) {
 	fmt.Printf("  of %d reads Redis failed %d, and %d were loads\n\n", s.RedisHits+s.Loads, s.Failed, s.Loads-loads)
 }
 
-// commands returns the calls of each command so far.
+// commands returns the number of calls of each command so far.
 func commands(ctx context.Context, c rueidis.Client) map[string]int64 {
 	info, err := c.Do(ctx, c.B().Info().Section("commandstats").Build()).ToString()
 	must(err)
@@ -319,7 +319,7 @@ func commands(ctx context.Context, c rueidis.Client) map[string]int64 {
 	return out
 }
 
-// figure4 reads cold keys while Redis refuses, or swallows, every connection.
+// figure4 reads cold keys while Redis refuses every connection, or sends no responses.
 func figure4(ctx context.Context, addr string) {
 	fmt.Println("4. Cold keys while Redis is away; the source takes 1 ms; 16 callers")
 	for _, how := range []string{"refused", "black hole"} {
@@ -337,7 +337,7 @@ func figure4(ctx context.Context, addr string) {
 			return of(id.N), nil
 		})
 		proxy.fail(how)
-		time.Sleep(2 * time.Second) // the breaker is open by then, if somebody asks
+		time.Sleep(2 * time.Second) // the breaker is open by then if there are calls
 		read := func(n int, from int64) (took []time.Duration) {
 			var all sync.WaitGroup
 			var mu sync.Mutex
@@ -375,7 +375,7 @@ func p(ds []time.Duration, percent int) time.Duration {
 	return ds[min(len(ds)-1, len(ds)*percent/100)].Round(10 * time.Microsecond)
 }
 
-// proxy stands between the cache and Redis.
+// proxy is a proxy between the cache and Redis.
 type proxy struct {
 	l    net.Listener
 	to   string
@@ -410,7 +410,7 @@ func (p *proxy) serve() {
 			a.Close()
 			continue
 		case "black hole":
-			continue // accepted, and never answered
+			continue // accepted without any response
 		}
 		b, err := net.Dial("tcp", p.to)
 		must(err)
@@ -461,8 +461,8 @@ func (p *proxy) close() {
 	}
 }
 
-// figure5 changes what another node keeps in process, and counts from when the
-// change is acknowledged to the last time the other node answers the old value.
+// figure5 changes values that another node caches in process. It measures the time from the acknowledgement of the
+// change to the last old value on the other node.
 func figure5(ctx context.Context, addr string) {
 	fmt.Println("5. From an acknowledged change to the last old answer of another node, which reads all the time; 1,000 times each")
 	var source atomic.Int64
@@ -498,7 +498,7 @@ func figure5(ctx context.Context, addr string) {
 		old := 0
 		for range 1000 {
 			before := int(source.Load())
-			for { // the other node keeps it
+			for { // so that the other node caches it
 				e, err := there.Lookup(ctx, id)
 				must(err)
 				if e.Tier == cache.Process && e.Value.Year == before {
@@ -507,7 +507,7 @@ func figure5(ctx context.Context, addr string) {
 			}
 			last := make(chan time.Time)
 			go func() {
-				var at time.Time // when the last read began that was answered the old value
+				var at time.Time // start of the last read that returned the old value
 				for {
 					now := time.Now()
 					e, err := there.Lookup(ctx, id)
@@ -535,7 +535,7 @@ func figure5(ctx context.Context, addr string) {
 	fmt.Println()
 }
 
-// figure8 asks collections of 200 about single members.
+// figure8 checks single members in collections of 200.
 func figure8(ctx context.Context, addr string) {
 	fmt.Println("8. Is it in a collection of 200, in Redis as all of them are")
 	const collections, members = 100, 200

@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
-// alone is check-in without Redis as the origin had it before: a month's
-// calendar and the statistics are rows that are read and updated.
+// alone is check-in without Redis in the original design: a month's calendar and the statistics are rows that are read
+// and updated.
 type alone struct {
 	db                                           *sql.DB
 	readStats, readDays, updateDays, updateStats *sql.Stmt
@@ -42,7 +42,7 @@ func newAlone(ctx context.Context, db *sql.DB, people []accounts.ID) (*alone, er
 	return a, err
 }
 
-// mark is everybody's next check-in in turn.
+// mark returns the next check-in of each user in turn.
 func (a *alone) mark(people []accounts.ID) func(context.Context, int) error {
 	return func(ctx context.Context, n int) error {
 		return a.markOn(ctx, people[n%len(people)], civil.DayOf(day(n, len(people)).Date()))

@@ -13,11 +13,11 @@ import (
 const (
 	paceOfDay  = 1000 // check-ins per second of the paced measurements
 	coldAtOnce = 4000 // users of one round whose records are not in Redis
-	many       = 64   // callers
+	many       = 64   // number of callers
 	more       = 4 * many
 )
 
-// durable is figure 1.
+// durable measures figure 1.
 func (b *bench) durable(ctx context.Context, f *figure) (err error) {
 	f.Title = "A check-in through the service, committed, with boards and events"
 	a, err := newAlone(ctx, b.node.db.Writer(), b.people)
@@ -40,7 +40,7 @@ func (b *bench) durable(ctx context.Context, f *figure) (err error) {
 	for _, s := range sides {
 		calls := b.users
 		if s == inSQL {
-			calls = min(calls, 2000) // has nothing to load
+			calls = min(calls, 2000) // it has nothing to load
 		}
 		if _, err := b.exactly(ctx, s, many, calls); err != nil { // warms up
 			return err
@@ -79,11 +79,11 @@ func (b *bench) durable(ctx context.Context, f *figure) (err error) {
 	return b.overHTTP(ctx, f, stoa)
 }
 
-// aDay is a day's check-ins of the design whose figures are to be beaten.
+// aDay is the number of check-ins in a day of the design that Stoa is compared with.
 const aDay = 10_000
 
-// sentToRedis counts commands and bytes of a check-in, of many callers and of one: ten
-// thousand in a day come one at a time, and share nothing.
+// sentToRedis counts the commands and bytes of a check-in, with many callers and with one. Ten thousand check-ins in a
+// day come one at a time, and share no batch.
 func (b *bench) sentToRedis(ctx context.Context, f *figure, stoa, origin *side) error {
 	day := min(aDay, b.users)
 	t := f.table("sent to Redis for each", column{"commands", 2}, column{"bytes, both ways", 0}, column{"MB for 10,000", 1})
@@ -108,8 +108,7 @@ func (b *bench) sentToRedis(ctx context.Context, f *figure, stoa, origin *side) 
 	return nil
 }
 
-// cold adds the first check-in of users who were away: SQL has their history,
-// Redis has no record of them.
+// cold measures the first check-in of users who were away. SQL has their history, and Redis has no record of them.
 func (b *bench) cold(ctx context.Context, f *figure, warm *side) error {
 	cold := newSide("stoa, cold", nil)
 	cold.node = b.node

@@ -21,9 +21,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// overHTTP adds the same check-in through a whole server over loopback: token,
-// limit, JSON, validation. The callers are in this process too, and take their
-// share of its processors.
+// overHTTP measures the same check-in through a whole server over loopback: token, limit, JSON, validation. The callers
+// are also in this process, and use a part of its processors.
 func (b *bench) overHTTP(ctx context.Context, f *figure, direct *side) (err error) {
 	w, err := b.serve(ctx)
 	if err != nil {
@@ -47,7 +46,7 @@ func (b *bench) overHTTP(ctx context.Context, f *figure, direct *side) (err erro
 	return nil
 }
 
-// web is a running server with people who are logged in.
+// web is a running server with logged-in users.
 type web struct {
 	url    string
 	client *http.Client
@@ -94,8 +93,8 @@ func (b *bench) serve(ctx context.Context) (_ *web, err error) {
 	}
 }
 
-// logIn writes users and sessions as accounts keeps them: hashing a password for
-// each would take longer than everything else.
+// logIn writes users and sessions in the form of accounts, because hashing a password for each would take longer than
+// everything else.
 func (b *bench) logIn(ctx context.Context, w *web, url string) error {
 	db, err := sqldb.Open(ctx, sqldb.Config{URL: url, Log: discard})
 	if err != nil {
@@ -121,7 +120,7 @@ func (b *bench) logIn(ctx context.Context, w *web, url string) error {
 		}))
 }
 
-// post is everybody's next check-in in turn, as a browser or an app sends it.
+// post returns the next check-in of each user in turn, as a browser or an app sends it.
 func (w *web) post(keyed bool) func(context.Context, int) error {
 	body := []byte(`{"words":10,"minutes":5}`)
 	return func(ctx context.Context, n int) error {

@@ -16,18 +16,17 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// crowd is a node with a Redis of its own and many known users, one in ten of
-// whom is active. Figures 5 and 6 share it.
+// crowd is a node with its own Redis and many known users; one in ten is active. Figures 5 and 6 share it.
 type crowd struct {
 	*node
 	url            string // of its Redis
 	people, active []accounts.ID
-	empty          float64 // bytes that Redis took before
+	empty          float64 // bytes in Redis before
 	stopRedis      func()
 	stop           func() error
 }
 
-// theCrowd is the one that figures share.
+// theCrowd returns the shared crowd of the figures.
 func (b *bench) theCrowd(ctx context.Context) (_ *crowd, err error) {
 	if b.crowd == nil {
 		b.crowd, err = b.newCrowd(ctx, "crowd")
@@ -35,8 +34,8 @@ func (b *bench) theCrowd(ctx context.Context) (_ *crowd, err error) {
 	return b.crowd, err
 }
 
-// newCrowd starts one: the active have checked in on each of eleven days up to
-// now, the others on three days long ago.
+// newCrowd starts a crowd. The active users have checked in on each of the last eleven days, and the others on three
+// days long ago.
 func (b *bench) newCrowd(ctx context.Context, name string) (_ *crowd, err error) {
 	c := &crowd{people: newPeople(b.known)}
 	c.active = c.people[:b.active]
@@ -83,12 +82,12 @@ func (b *bench) newCrowd(ctx context.Context, name string) (_ *crowd, err error)
 	return c, nil
 }
 
-// each is a check-in of one after the other.
+// each returns a check-in of one user after the other.
 func (c *crowd) each(people []accounts.ID) func(context.Context, int) error {
 	return func(ctx context.Context, n int) error { return c.markNow(ctx, people[n]) }
 }
 
-// memory is figure 5.
+// memory measures figure 5.
 func (b *bench) memory(ctx context.Context, f *figure) error {
 	f.Title = fmt.Sprintf("Memory of Redis for %d users, %d of them active, less an empty server", b.known, b.active)
 	c, err := b.theCrowd(ctx)
@@ -137,7 +136,7 @@ func (b *bench) memory(ctx context.Context, f *figure) error {
 	return nil
 }
 
-// originMemory is what the origin's layout takes of a server of its own.
+// originMemory returns the memory of the original layout on its own server.
 func (b *bench) originMemory(ctx context.Context, c *crowd) (bytes float64, err error) {
 	url, stop, err := servers.Redis(ctx, b.dir)
 	if err != nil {
@@ -160,8 +159,8 @@ func (b *bench) originMemory(ctx context.Context, c *crowd) (bytes float64, err 
 	return full - empty, err
 }
 
-// settledMemory is a server's used memory once it stands still: buffers of
-// connections are given back after some seconds.
+// settledMemory returns a server's used memory after it no longer changes: buffers of connections are released after
+// some seconds.
 func settledMemory(ctx context.Context, url string) (float64, error) {
 	last, still := 0.0, 0
 	for range 100 {
@@ -183,7 +182,7 @@ func settledMemory(ctx context.Context, url string) (float64, error) {
 	return 0, errors.New("the memory of redis does not stand still")
 }
 
-// statements is figure 6.
+// statements measures figure 6.
 func (b *bench) statements(ctx context.Context, f *figure) error {
 	const readsPerCheckin = 4
 	f.Title = fmt.Sprintf("SQL statements of a day: %d known users, %d active, 80 %% reads, %d callers, Redis warm from the day before", b.known, b.active, many)
@@ -198,8 +197,7 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 	now := c.clock.now().AddDate(0, 0, 1)
 	c.clock.reach(now)
 	today := civil.DayOf(now.Date())
-	// One call in five is somebody's check-in, the others read where somebody
-	// stands or, one in four of them, a month.
+	// One call in five is a check-in. The others read a status or, one in four of them, a month.
 	mixed := func(mark, status, month func(context.Context, accounts.ID) error) func(context.Context, int) error {
 		return func(ctx context.Context, n int) error {
 			anybody := c.active[rand.IntN(len(c.active))]
@@ -253,7 +251,7 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 	return nil
 }
 
-// sqlCounts are the statements that MariaDB has carried out since it started.
+// sqlCounts returns the numbers of statements that MariaDB has run since its start.
 func (c *crowd) sqlCounts(ctx context.Context) (read, wrote float64, err error) {
 	rows, err := c.db.Writer().QueryContext(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_select', 'Com_insert', 'Com_update', 'Com_delete')")
 	if err != nil {

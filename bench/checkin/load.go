@@ -18,31 +18,29 @@ import (
 // side is one way to do the same thing.
 type side struct {
 	name string
-	// do is called from many goroutines. n counts up over all calls, so that no
-	// user checks in twice on one day.
+	// do is called from many goroutines. n is unique over all calls, so that no user checks in twice on one day.
 	do   func(ctx context.Context, n int) error
-	next *atomic.Int64 // sides that share users share it
-	node *node         // whose batches to report; nil for none
+	next *atomic.Int64 // shared by sides with the same users
+	node *node         // its batches are reported; nil for none
 }
 
 func newSide(name string, do func(context.Context, int) error) *side {
 	return &side{name: name, do: do, next: new(atomic.Int64)}
 }
 
-// sample is what one measurement, or the median of several, found.
+// sample is the result of one measurement, or the median of several.
 type sample struct {
 	rate     float64 // per second
 	p50, p99 float64 // ms
 	idle     float64 // per cent of all cores
 	others   float64 // per cent of all cores that neither this process nor its servers used
-	own      float64 // µs of processor time of this process for each call
-	redis    float64 // the same of the Redis server
-	sql      float64 // the same of the SQL server
+	own      float64 // µs of processor time of this process per call
+	redis    float64 // the same for the Redis server
+	sql      float64 // the same for the SQL server
 	stages   stages  // zero for sides without a node
 }
 
-// while runs do from so many callers, each one call after another, as long as
-// more says so.
+// while runs do with so many callers as long as more returns true. Each caller makes one call after another.
 func (b *bench) while(ctx context.Context, s *side, callers int, more func() bool) (sample, error) {
 	return b.measured(ctx, s, func(ctx context.Context, failed func(error)) []time.Duration {
 		took := make([][]time.Duration, callers)
@@ -64,25 +62,24 @@ func (b *bench) while(ctx context.Context, s *side, callers int, more func() boo
 	})
 }
 
-// closed measures for a time.
+// closed measures for a fixed time.
 func (b *bench) closed(ctx context.Context, s *side, callers int) (sample, error) {
 	end := time.Now().Add(b.lasting)
 	return b.while(ctx, s, callers, func() bool { return time.Now().Before(end) })
 }
 
-// exactly measures so many calls.
+// exactly measures a fixed number of calls.
 func (b *bench) exactly(ctx context.Context, s *side, callers, calls int) (sample, error) {
 	var taken atomic.Int64
 	return b.while(ctx, s, callers, func() bool { return taken.Add(1) <= int64(calls) })
 }
 
-// paced measures calls that arrive by a schedule, at random moments so many per
-// second, whether earlier ones have ended or not. Each one's time counts from
-// the moment for which it was scheduled.
+// paced measures calls at random scheduled times, so many per second on average, even if earlier calls have not ended.
+// The time of a call counts from its scheduled time.
 func (b *bench) paced(ctx context.Context, s *side, perSecond int) (sample, error) {
 	return b.measured(ctx, s, func(ctx context.Context, failed func(error)) []time.Duration {
-		// A thread of its own that sleeps in the kernel wakes within 0.1 ms; the
-		// runtime's timers may be a whole one late.
+		// A separate thread that sleeps in the kernel wakes within 0.1 ms. The runtime's timers may be a whole millisecond
+		// late.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		var mu sync.Mutex
@@ -163,7 +160,7 @@ func (b *bench) measured(ctx context.Context, s *side, load func(context.Context
 	return out, err
 }
 
-// redisCPU is the time that the Redis servers have worked, in µs.
+// redisCPU returns the working time of the Redis servers, in µs.
 func (b *bench) redisCPU(ctx context.Context) (float64, error) {
 	var sum float64
 	for _, url := range []string{b.redisURL, b.firstURL} {
@@ -185,8 +182,8 @@ func (b *bench) redisCPU(ctx context.Context) (float64, error) {
 	return sum, nil
 }
 
-// turns measures each side once in every round, and returns each one's medians.
-// A measurement that somebody else disturbed is repeated.
+// turns measures each side once in every round, and returns the medians of each. A measurement that other processes
+// disturbed is repeated.
 func (b *bench) turns(sides []*side, measure func(*side) (sample, error)) ([]sample, error) {
 	all := make([][]sample, len(sides))
 	for range b.rounds {
@@ -215,7 +212,7 @@ func (b *bench) turns(sides []*side, measure func(*side) (sample, error)) ([]sam
 	return out, nil
 }
 
-// median takes each value's own median.
+// median returns the median of each value separately.
 func median(of []sample) sample {
 	by := func(value func(sample) float64) float64 {
 		values := make([]float64, len(of))
@@ -245,7 +242,7 @@ func median(of []sample) sample {
 var loadColumns = []column{{"per second", 0}, {"p50 ms", 2}, {"p99 ms", 2}, {"stoa is ×", 2}, {"work ×", 2}, {"own µs", 0}, {"redis µs", 0}, {"sql µs", 0},
 	{"idle %", 0}, {"others %", 0}, {"batch", 0}, {"commit ms", 2}, {"apply ms", 2}}
 
-// values are those of loadColumns; base is what the others are compared with.
+// values returns the values of loadColumns; ratios compare with base.
 func (s sample) values(base sample) map[string]float64 {
 	v := map[string]float64{"per second": s.rate, "p50 ms": s.p50, "p99 ms": s.p99, "idle %": s.idle, "others %": s.others,
 		"own µs": s.own, "redis µs": s.redis, "sql µs": s.sql}
@@ -258,8 +255,8 @@ func (s sample) values(base sample) map[string]float64 {
 	return v
 }
 
-// work is the processor time of all three processes for one call, in µs. It
-// suffers less than a rate does from whoever else uses the machine.
+// work returns the processor time of all three processes for one call, in µs. Other load on the machine affects it less
+// than a rate.
 func (s sample) work() float64 { return s.own + s.redis + s.sql }
 
 func addSamples(t *table, sides []*side, found []sample, base sample) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// machine is where a run took place: ratios depend on it, absolutes more so.
+// machine describes the machine of a run: ratios depend on it, and absolute values depend on it more.
 type machine struct {
 	Cores   int     `json:"cores"`
 	CPU     string  `json:"cpu"`
@@ -28,8 +28,7 @@ func (m machine) String() string {
 		m.Cores, m.CPU, m.Go, m.Redis, m.SQL, m.SyncP50, m.SyncP99)
 }
 
-// lookAround probes the folder in which the servers keep their data: how long
-// it takes to make 4 KB durable decides what a commit costs.
+// lookAround measures the folder of the servers' data. The time to make 4 KB durable determines the cost of a commit.
 func lookAround(dir string) (machine, error) {
 	m := machine{Cores: runtime.NumCPU(), CPU: "unknown", Go: runtime.Version()}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -62,11 +61,10 @@ func lookAround(dir string) (machine, error) {
 	return m, nil
 }
 
-// cpuTime is processor time, in µs: of all cores since the machine started, of
-// this process and of its children.
+// cpuTime is processor time in µs: of all cores since the start of the machine, of this process and of its children.
 type cpuTime struct{ idle, total, own, servers float64 }
 
-const tick = 1e4 // µs, of /proc
+const tick = 1e4 // µs per tick in /proc
 
 func readCPU() (t cpuTime, err error) {
 	text, err := os.ReadFile("/proc/stat")
@@ -97,10 +95,10 @@ func readCPU() (t cpuTime, err error) {
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // ended meanwhile
+			continue // it has ended
 		}
-		// The name may hold anything, a bracket ends it; then state and parent,
-		// and ten fields later user and system time.
+		// The name may contain any character; a bracket ends it. State and parent follow, and ten fields later user and
+		// system time.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if fields[1] != strconv.Itoa(os.Getpid()) {
 			continue
@@ -120,7 +118,7 @@ func (t cpuTime) minus(before cpuTime) cpuTime {
 	return cpuTime{t.idle - before.idle, t.total - before.total, t.own - before.own, t.servers - before.servers}
 }
 
-// share is the percentage of all cores' time.
+// share returns a time as a percentage of the time of all cores.
 func (t cpuTime) share(of float64) float64 { return 100 * of / max(t.total, 1) }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

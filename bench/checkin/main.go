@@ -1,16 +1,15 @@
-// Command checkin measures check-in through Stoa's service against other ways,
-// in one run on a real redis-server and a real MariaDB with
-// innodb_flush_log_at_trx_commit=1, both children of this program:
+// Command checkin compares check-in through Stoa's service with other ways. All run once on a real redis-server and a
+// real MariaDB with innodb_flush_log_at_trx_commit=1, both children of this program:
 //
 //	1  a durable check-in, with boards and events: many callers, paced, over HTTP, cold
-//	3  reading where a user stands, and calendars
+//	3  reading a user's status, and calendars
 //	5  memory of 100,000 users
 //	6  SQL statements of a day
 //	7  boards while Redis is away, and after it was emptied
 //
-// Number 2, the Redis part alone, is not measured any more. Number 4, boards of a million, is bench/boards. All sides use the same Redis
-// client, the same number of connections to MariaDB and prepared statements, and
-// take turns; medians count. It says of each figure what was aimed at.
+// Number 2, the Redis part alone, is no longer measured. Number 4, boards of a million, is bench/boards. All sides use
+// the same Redis client, the same number of connections to MariaDB and prepared statements. They take turns, and
+// medians count. Each figure has an aim.
 //
 //	go run ./checkin [-figure 1,3] [-mode redis] [-mysql] [-short] [-json]
 package main
@@ -34,8 +33,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin"
 )
 
-// tolerable is how much of the machine the kernel's own threads and an idle
-// system's services may take, in per cent.
+// tolerable bounds the part of the machine that the kernel's threads and an idle system's services may use, in per
+// cent.
 const tolerable = 15
 
 // bench is one run.
@@ -43,16 +42,16 @@ type bench struct {
 	users, known, active int
 	lasting              time.Duration
 	rounds, conns        int
-	repeats              int // of a measurement that was disturbed
+	repeats              int // repeats of a disturbed measurement
 	dir                  string
 	sqlURL, redisURL     string
-	mysql                bool   // in place of MariaDB
-	mode                 string // a second one, beside durable
-	firstURL             string // the Redis of mode redis, once it runs
+	mysql                bool   // instead of MariaDB
+	mode                 string // a second one, in addition to durable
+	firstURL             string // the Redis of mode redis, while it runs
 
 	node   *node
 	people []accounts.ID
-	others float64 // the most that others took of the machine during a measurement, in per cent
+	others float64 // largest part of the machine that others used during a measurement, in per cent
 	crowd  *crowd  // started by the first figure that needs it
 }
 
@@ -77,8 +76,8 @@ func main() {
 		b.users, b.known, b.lasting, b.rounds, b.repeats = 2000, 10_000, 300*time.Millisecond, 1, 0
 	}
 	b.active = b.known / 10
-	// The process is far smaller than a server; with the default its collector
-	// would run many times a second, on every side.
+	// The process is far smaller than a server. With the default, its collector would run many times a second, on every
+	// side.
 	debug.SetGCPercent(400)
 	var err error
 	if *profile != "" {
@@ -91,9 +90,9 @@ func main() {
 	}
 }
 
-// run calls do with servers and a node that are up.
+// run calls do with running servers and a node.
 func (b *bench) run(do func(context.Context, machine) error) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // servers and folder go away also then
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // removes servers and folder also then
 	defer stop()
 	if b.dir, err = os.MkdirTemp(b.dir, "stoa-bench-*"); err != nil {
 		return err

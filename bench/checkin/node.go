@@ -29,8 +29,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// node is the check-in part of one Stoa node, as package app builds it, with a
-// clock that stands at noon of a day until somebody moves it.
+// node is the check-in part of one Stoa node, as package app builds it. Its clock stays at noon of a day until it is
+// set.
 type node struct {
 	db       *sqldb.DB
 	rdb      *redis.DB
@@ -40,13 +40,12 @@ type node struct {
 	stop     func()
 }
 
-// clock is one for all callers: a check-in of the next day begins when the last
-// of this day has been handed out.
+// clock is one clock for all callers: a check-in of the next day begins after the last one of this day was started.
 type clock struct{ nanos atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(0, c.nanos.Load()) }
 
-// reach moves the clock to t, unless it is there already.
+// reach moves the clock forward to t, unless it is already there.
 func (c *clock) reach(t time.Time) {
 	for {
 		old := c.nanos.Load()
@@ -58,7 +57,7 @@ func (c *clock) reach(t time.Time) {
 
 var discard = slog.New(slog.DiscardHandler)
 
-// open starts a node on these servers; build is checkin.New or the like.
+// open starts a node on these servers; build is checkin.New or similar.
 func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build func(checkin.Config) *checkin.Service) (_ *node, err error) {
 	n := &node{registry: prometheus.NewRegistry()}
 	n.clock.reach(day(0, 1))
@@ -82,7 +81,7 @@ func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build
 		return nil, err
 	}
 	n.service = build(checkin.Config{DB: n.db, Redis: n.rdb, Users: acc, Bus: bus, Node: prefix, Metrics: n.registry, Log: discard, Now: n.clock.now})
-	// What keeps the boards in order is part of the service's work.
+	// The jobs that keep the boards in order are part of the service's work.
 	jobs := slices.DeleteFunc(n.service.Jobs(), func(j worker.Job) bool { return j.Name != "checkin.sweep" && j.Name != "checkin.boards" })
 	pool, err := worker.NewPool(worker.PoolConfig{Log: discard, Metrics: prometheus.NewRegistry(),
 		Lease: func(ctx context.Context, run func(context.Context) error) error { return run(ctx) }}, jobs...)
@@ -121,7 +120,7 @@ func (n *node) close() error {
 // stages are the means of a service's batches.
 type stages struct{ batch, commit, apply float64 } // check-ins; ms
 
-// sums are what the service has counted since it started.
+// sums are the service's counters since its start.
 type sums map[string]struct{ sum, count float64 }
 
 func (n *node) sums() (sums, error) {
@@ -140,7 +139,7 @@ func (n *node) sums() (sums, error) {
 	return out, nil
 }
 
-// means are those of what came after before.
+// means returns the means of the part after before.
 func (s sums) means(before sums) stages {
 	mean := func(name string) float64 {
 		count := s[name].count - before[name].count
@@ -154,13 +153,12 @@ func (s sums) means(before sums) stages {
 
 var shanghai = civil.Clock{Zone: "Asia/Shanghai"}
 
-// day is the moment of the n-th check-in: noon of everybody's next day when all
-// have had their turn.
+// day returns the time of the n-th check-in: noon of the next day after all users have checked in.
 func day(n, people int) time.Time {
 	return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).AddDate(0, 0, n/people)
 }
 
-// mark is a check-in through the service, everybody's next one in turn.
+// mark returns the next check-in of each user in turn, through the service.
 func (n *node) mark(people []accounts.ID) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
 		n.clock.reach(day(i, len(people)))
@@ -168,7 +166,7 @@ func (n *node) mark(people []accounts.ID) func(context.Context, int) error {
 	}
 }
 
-// markNow is a check-in on the day on which the clock stands.
+// markNow checks a user in on the day of the clock.
 func (n *node) markNow(ctx context.Context, user accounts.ID) error {
 	_, err := n.service.Mark(ctx, user, shanghai, checkin.Activity{Words: 10, Minutes: 5}, rand.Uint64())
 	return err
@@ -184,7 +182,7 @@ func newPeople(n int) []accounts.ID {
 
 func secret() []byte { return []byte(strings.Repeat("bench", 8)) }
 
-// history writes check-ins of past days for each user straight into the log.
+// history writes check-ins of past days for each user directly into the log.
 func history(ctx context.Context, db *sql.DB, people []accounts.ID, first civil.Day, days int) error {
 	return insert(ctx, db, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES ", len(people)*days, func(i int) []any {
 		d := first + civil.Day(i%days)

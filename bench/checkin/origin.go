@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// The families of the origin's layout, under names of their own.
+// The families of the original layout, with separate names.
 var (
 	origin  = keyspace.New("origin")
 	daily   = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:daily:{uid}:{date}", keyspace.BytesOf("0 or 1"), keyspace.Expire(3*day24), doc)
@@ -27,8 +27,8 @@ var (
 
 const day24 = 86400e9
 
-// throughOrigin is the check-in of the origin's document, call by call: nine,
-// and with queued a tenth that hands it to a consumer to persist.
+// throughOrigin is the check-in in the document of the original design, call by call. It makes nine calls. With queued,
+// a tenth call passes it to a consumer that stores it.
 func throughOrigin(db *redis.DB, people []accounts.ID, queued bool) func(context.Context, int) error {
 	return func(ctx context.Context, n int) error {
 		user := people[n%len(people)]
@@ -81,9 +81,8 @@ func throughOrigin(db *redis.DB, people []accounts.ID, queued bool) func(context
 	}
 }
 
-// fillOrigin writes what the origin's layout keeps in its steady state: streaks,
-// longest streaks and boards of everybody, the day keys of three days and the
-// bitmaps of two months of those who are active.
+// fillOrigin writes the steady state of the original layout. This is the streaks, longest streaks and boards of all
+// users, and the day keys of three days and the bitmaps of two months of active users.
 func fillOrigin(ctx context.Context, db *redis.DB, people, active []accounts.ID, today time.Time) error {
 	var cmds []keyspace.Cmd
 	send := func(always bool) error {

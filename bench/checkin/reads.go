@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// reads is figure 3.
+// reads measures figure 3.
 func (b *bench) reads(ctx context.Context, f *figure) error {
 	f.Title = "Reading: status (streak, longest, total), month, year"
 	people := newPeople(b.users)
@@ -51,7 +51,7 @@ func (b *bench) reads(ctx context.Context, f *figure) error {
 	sides := []*side{raw, status, month, year}
 	counted := map[*side]float64{}
 	for _, s := range sides {
-		if _, err := b.exactly(ctx, s, many, b.users); err != nil { // warms up; the first one to ask loads the records
+		if _, err := b.exactly(ctx, s, many, b.users); err != nil { // warms up; the first read loads the records
 			return err
 		}
 		sent, err := b.sent(ctx, s, many, b.users)
@@ -80,15 +80,14 @@ func (b *bench) reads(ctx context.Context, f *figure) error {
 	return nil
 }
 
-// sent is what so many calls have sent to the Redis server. The nodes' clockwork
-// sends a little besides.
+// sent has the commands that so many calls sent to the Redis server. The nodes' timers send a little more.
 type sent struct {
 	calls    int
 	commands commands
 	bytes    float64 // to it and from it
 }
 
-// sent has a side called so many times.
+// sent calls a side so many times and returns its commands.
 func (b *bench) sent(ctx context.Context, s *side, callers, calls int) (*sent, error) {
 	before, bytes, err := b.counts(ctx)
 	if err != nil {
@@ -104,7 +103,7 @@ func (b *bench) sent(ctx context.Context, s *side, callers, calls int) (*sent, e
 	return &sent{calls, after.minus(before), more - bytes}, nil
 }
 
-// values are those of one call, to the hundredth.
+// values returns the values of one call, with two decimals.
 func (s *sent) values() map[string]float64 {
 	var all float64
 	for _, n := range s.commands {
@@ -114,10 +113,10 @@ func (s *sent) values() map[string]float64 {
 	return map[string]float64{"commands": each(all), "bytes, both ways": each(s.bytes), "MB for 10,000": each(s.bytes / 100)}
 }
 
-// commands are how often a Redis server has carried out each command.
+// commands has the number of calls of each command on a Redis server.
 type commands map[string]float64
 
-// counts are the server's since it started.
+// counts returns the server's counters since its start.
 func (b *bench) counts(ctx context.Context) (_ commands, bytes float64, err error) {
 	count := func(text string) float64 {
 		n, wrong := strconv.ParseFloat(text, 64)
@@ -150,7 +149,7 @@ func (c commands) minus(before commands) commands {
 	return out
 }
 
-// per lists them for each of so many calls, the most frequent first.
+// per lists the commands per call, the most frequent first.
 func (c commands) per(calls int) string {
 	names := slices.SortedFunc(maps.Keys(c), func(a, b string) int {
 		return cmp.Or(cmp.Compare(c[b], c[a]), cmp.Compare(a, b))

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 )
 
-// recovery is figure 7.
+// recovery measures figure 7.
 func (b *bench) recovery(ctx context.Context, f *figure) (err error) {
 	f.Title = fmt.Sprintf("Boards of %d users, %d of them active, without what Redis had", b.known, b.active)
 	c, err := b.newCrowd(ctx, "recovery")
@@ -51,7 +51,7 @@ func (b *bench) recovery(ctx context.Context, f *figure) (err error) {
 	return b.withoutRedis(ctx, f, c)
 }
 
-// readLog reads the log as a pass over it does, and drops it.
+// readLog reads the log as a rebuild does, and discards the rows.
 func (c *crowd) readLog(ctx context.Context) (err error) {
 	rows, err := c.db.QueryContext(ctx, "SELECT user_id, day, at, kind FROM checkins ORDER BY user_id, day")
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *crowd) recover(ctx context.Context) error {
 	var both sync.WaitGroup
 	for _, board := range []ranking.Board{ranking.StreakBoard, ranking.TotalBoard} {
 		both.Go(func() {
-			for c.service.Boards.Rebuild(ctx, board) != nil && ctx.Err() == nil { // it may notice the loss in the midst of it
+			for c.service.Boards.Rebuild(ctx, board) != nil && ctx.Err() == nil { // it may detect the loss during the rebuild
 				time.Sleep(10 * time.Millisecond)
 			}
 		})

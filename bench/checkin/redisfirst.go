@@ -14,12 +14,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin"
 )
 
-// longAgo is how many days the users of whom no record is broken once signed in
-// a row: more than they do here.
+// longAgo is the length of an earlier streak of the users who must not break their record. It is longer than their
+// streak in this run.
 const longAgo = 60
 
-// redisFirst returns sides in redis-first mode, on a Redis that flushes its file
-// before it answers, with consumers that take everything to SQL meanwhile.
+// redisFirst returns sides in redis-first mode. Their Redis flushes its file before it responds, and consumers write
+// all check-ins to SQL meanwhile.
 func (b *bench) redisFirst(ctx context.Context, f *figure) (sides []*side, stop func() error, err error) {
 	var stops []func() error
 	stop = func() (err error) {

@@ -8,14 +8,14 @@ import (
 	"text/tabwriter"
 )
 
-// report is what one run has to say; as JSON it is one document.
+// report is the result of one run; as JSON it is one document.
 type report struct {
 	Machine machine   `json:"machine"`
 	Setting string    `json:"setting"`
 	Figures []*figure `json:"figures"`
 }
 
-// figure is one of the questions that this program answers.
+// figure is one of the measurements of this program.
 type figure struct {
 	Number int      `json:"number"`
 	Title  string   `json:"title"`
@@ -35,7 +35,7 @@ type column struct {
 	decimals int
 }
 
-// row has a value for some of its table's columns, by name.
+// row has values for some columns of its table, by name.
 type row struct {
 	Name   string             `json:"name"`
 	Values map[string]float64 `json:"values"`
@@ -45,7 +45,7 @@ type aim struct {
 	What   string  `json:"what"`
 	Got    float64 `json:"got"`
 	Want   float64 `json:"want"`
-	AtMost bool    `json:"at_most"` // else at least
+	AtMost bool    `json:"at_most"` // otherwise at least
 	Unit   string  `json:"unit"`
 	Met    bool    `json:"met"`
 }
@@ -111,7 +111,7 @@ func (f *figure) print(w io.Writer) error {
 	return nil
 }
 
-// print writes the names to the left and the numbers to the right of their columns.
+// print aligns names to the left and numbers to the right.
 func (t *table) print(w io.Writer) error {
 	lines := [][]string{{t.Title}}
 	for _, c := range t.Columns {

@@ -1,5 +1,5 @@
-// Command files measures transfers of files against the least that they can cost: a copy
-// between two sockets whose reader computes SHA-256. The server is a child, on SQLite and the embedded Redis.
+// Command files compares transfers of files with their minimal cost: a copy between two sockets whose reader computes
+// SHA-256. The server is a child, on SQLite and the embedded Redis.
 //
 //	go run ./files [-size 1073741824] [-rounds 3] [-folder DIR] [-many 16] [-short]
 package main
@@ -49,14 +49,14 @@ func main() {
 	}
 }
 
-// block is what files are made of, again and again.
+// block is the repeated content of files.
 var block = func() []byte {
 	b := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
 	return b
 }()
 
-// endless is a file of blocks.
+// endless is a file of blocks without an end.
 type endless struct{}
 
 // ReadAt implements io.ReaderAt.
@@ -69,7 +69,7 @@ func (endless) ReadAt(b []byte, at int64) (n int, err error) {
 
 func content() io.Reader { return io.NewSectionReader(endless{}, 0, *size) }
 
-// bare is a copy between two sockets whose reader hashes.
+// bare measures a copy between two sockets whose reader hashes.
 func bare() (time.Duration, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,7 @@ func bare() (time.Duration, error) {
 	return took, errors.Join(err, conn.Close(), <-sent)
 }
 
-// pair are two people at a server.
+// pair is two users of a server.
 type pair struct {
 	server   *servers.Program
 	from, to *client.Client
@@ -127,7 +127,7 @@ func (p *pair) signUp(ctx context.Context, name string) (*client.Client, error) 
 	return nil, errors.New("no code was mailed")
 }
 
-// begin offers a file and has it accepted.
+// begin offers a file and accepts it.
 func (p *pair) begin(ctx context.Context) (string, error) {
 	t, err := p.from.OfferFile(ctx, api.TransferOffer{To: p.to.Tokens().User.ID, Name: "file", Size: *size})
 	if err == nil {
@@ -136,7 +136,7 @@ func (p *pair) begin(ctx context.Context) (string, error) {
 	return t.ID, err
 }
 
-// file sends a file there and back.
+// file uploads and downloads a file.
 func (p *pair) file(ctx context.Context) (up, down time.Duration, err error) {
 	id, err := p.begin(ctx)
 	if err != nil {
@@ -165,8 +165,8 @@ func (p *pair) file(ctx context.Context) (up, down time.Duration, err error) {
 	return up, down, err
 }
 
-// memory is by how much the server's resident memory grows for each of many uploads at
-// once, and then for each of as many downloads.
+// memory returns the growth of the server's resident memory for each of many concurrent uploads, and then for each of
+// as many downloads.
 func (p *pair) memory(ctx context.Context) (up, down float64, err error) {
 	ids := make([]string, *many)
 	for i := range ids {

@@ -1,6 +1,5 @@
-// Package hazards holds other caches against the suite of package cachetest, each
-// used in the best way that its documentation has. It is a module of its own, so
-// that their dependencies are nobody else's.
+// Package hazards runs other caches with the suite of package cachetest, each in the best way that its documentation
+// shows. It is a separate module, so that no other module has their dependencies.
 //
 //	go test -v -timeout 30m . -run TestPeers > peers.txt
 package hazards
@@ -38,7 +37,7 @@ var peers = []cachetest.Library{
 	{Name: "by hand: otter + go-redis + pub/sub", Open: openByHand},
 }
 
-// client connects as go-redis does by itself.
+// client connects with the defaults of go-redis.
 func client(n cachetest.Node) (redis.UniversalClient, error) {
 	addrs, ok := strings.CutPrefix(n.Redis, "redis://")
 	if ok {
@@ -52,7 +51,7 @@ func client(n cachetest.Node) (redis.UniversalClient, error) {
 	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(addrs, ",")}), nil
 }
 
-// goRedis is as in its README: Once, with a local TinyLFU of a minute or without.
+// goRedis follows its README: Once, with a local TinyLFU of a minute or without.
 type goRedis struct {
 	n   cachetest.Node
 	rdb redis.UniversalClient
@@ -92,7 +91,7 @@ func (a *goRedis) Set(ctx context.Context, key, text string) error {
 func (a *goRedis) Physical(key string) string { return key }
 func (a *goRedis) Close()                     { a.rdb.Close() }
 
-// zeroCache is core/stores/cache, which is in Redis alone.
+// zeroCache is core/stores/cache, which uses only Redis.
 type zeroCache struct {
 	n cachetest.Node
 	c zero.Cache
@@ -186,7 +185,7 @@ func (a *sturdy) Drop(ctx context.Context, key string) error {
 }
 
 func (a *sturdy) Set(ctx context.Context, key, text string) error {
-	stored, err := json.Marshal(map[string]any{"created_at": time.Now(), "value": text}) // as the library writes what it fetched
+	stored, err := json.Marshal(map[string]any{"created_at": time.Now(), "value": text}) // as the library writes a fetched value
 	if err == nil {
 		err = a.rdb.Set(ctx, key, stored, a.n.Life).Err()
 	}
@@ -272,8 +271,8 @@ func (a *csc) Set(ctx context.Context, key, text string) error {
 func (a *csc) Physical(key string) string { return key }
 func (a *csc) Close()                     { a.c.Close() }
 
-// byHand is what most projects write: a cache in process, Redis, one load at a
-// time in each process, and a channel that tells the others what to forget.
+// byHand is the code that most projects write. It has a cache in process and Redis, one load at a time in each process,
+// and a channel that broadcasts the keys to drop.
 type byHand struct {
 	n      cachetest.Node
 	rdb    redis.UniversalClient

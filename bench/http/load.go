@@ -31,17 +31,17 @@ import (
 
 const (
 	connections = 64
-	// users is so many that a limit of 600 a minute refuses nobody.
+	// users is so large that a limit of 600 requests a minute refuses none.
 	users = 2000
 )
 
 func answer(w http.ResponseWriter) {
 	var status api.CheckinStatus
 	if err := json.Unmarshal([]byte(reply), &status); err != nil {
-		panic(err) // it is our own
+		panic(err) // our own data
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(status) // the client is gone, if anything
+	_ = json.NewEncoder(w).Encode(status) // the client may be gone
 }
 
 func takeAndAnswer(w http.ResponseWriter, r *http.Request) {
@@ -53,8 +53,8 @@ func takeAndAnswer(w http.ResponseWriter, r *http.Request) {
 	answer(w)
 }
 
-// people writes users and their sessions as accounts keeps them and returns a token
-// of each: hashing a password for each would take longer than everything else.
+// people writes users and their sessions in the form of accounts and returns a token of each. Hashing a password for
+// each would take longer than everything else.
 func people(ctx context.Context, data string) (tokens []string, err error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func people(ctx context.Context, data string) (tokens []string, err error) {
 	return tokens, errors.Join(err1, err2)
 }
 
-// get prepares a GET of everybody in turn.
+// get prepares a GET of each user in turn.
 func get(tokens []string, path string) func(n int) []byte {
 	all := make([][]byte, len(tokens))
 	for i, t := range tokens {
@@ -97,7 +97,7 @@ func get(tokens []string, path string) func(n int) []byte {
 	return func(n int) []byte { return all[n%len(all)] }
 }
 
-// post prepares a check-in of everybody in turn; a key is another one each time.
+// post prepares a check-in of each user in turn; each has a new key.
 func post(tokens []string, keyed bool) func(n int) []byte {
 	const body = `{"words":10,"minutes":5}`
 	heads, rest := make([][]byte, len(tokens)), fmt.Appendf(nil, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
@@ -116,12 +116,10 @@ func post(tokens []string, keyed bool) func(n int) []byte {
 	}
 }
 
-// counter numbers the requests of the whole run, so that no turn begins with the same
-// users as the one before.
+// counter numbers the requests of the whole run, so that no turn begins with the same users as the one before.
 var counter atomic.Int64
 
-// load sends requests on all connections for about that long and returns how many
-// were answered as they should be.
+// load sends requests on all connections for about that long. It returns the number of correct responses.
 func load(addr string, long time.Duration, status int, request func(n int) []byte) (answered int64, took time.Duration, err error) {
 	conns := make([]net.Conn, connections)
 	for i := range conns {
@@ -154,7 +152,7 @@ var (
 	empty         = []byte("\r\n")
 )
 
-// read takes one answer with a Content-Length.
+// read reads one response with a Content-Length.
 func read(r *bufio.Reader, status int) error {
 	line, err := r.ReadSlice('\n')
 	if err != nil {

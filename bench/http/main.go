@@ -1,7 +1,6 @@
-// Command http measures the way of a request: a stoa in a process of its own, with a
-// real redis-server and SQLite, against a bare net/http handler that answers the same
-// JSON, also in a process of its own. The callers are in this process: 64 keep-alive
-// connections that write prepared bytes, so that they cost little. Linux only: it reads
+// Command http measures the path of a request. It compares a stoa in its own process, with a real redis-server and
+// SQLite, with a bare net/http handler. The handler returns the same JSON and also has its own process. The callers are
+// in this process: 64 keep-alive connections that write prepared bytes, so that they cost little. Linux only: it reads
 // /proc.
 //
 //	go run ./http      (in the folder bench)
@@ -33,7 +32,7 @@ var (
 	bare   = flag.Bool("bare", false, "serve the bare handler; the program starts itself so")
 )
 
-// reply is what GET /v1/checkin answers, and the bare handler too.
+// reply is the response to GET /v1/checkin, and that of the bare handler.
 const reply = `{"day":"2026-11-23","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}` + "\n"
 
 func main() {
@@ -58,7 +57,7 @@ type side struct {
 	status  int
 	request func(n int) []byte
 
-	rate, own, redis []float64 // one of each turn
+	rate, own, redis []float64 // one value per turn
 }
 
 func run() error {
@@ -135,7 +134,7 @@ func run() error {
 	return nil
 }
 
-// measure is one turn; the first of each side only warms up.
+// measure runs one turn; the first one of each side only warms up.
 func (s *side) measure(ctx context.Context, redisURL string, warm bool) error {
 	before, err1 := s.server.Processor()
 	redisBefore, err2 := redisProcessor(ctx, redisURL)
@@ -164,7 +163,7 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// redisProcessor is the processor time that redis-server says it has used.
+// redisProcessor returns the processor time that redis-server reports.
 func redisProcessor(ctx context.Context, url string) (d time.Duration, err error) {
 	info, err := servers.Ask(ctx, url, "INFO", "cpu")
 	for line := range strings.Lines(info) {
@@ -177,7 +176,7 @@ func redisProcessor(ctx context.Context, url string) (d time.Duration, err error
 	return d, err
 }
 
-// serveBare answers every request with the same JSON, after reading its body.
+// serveBare returns the same JSON to every request, after reading its body.
 func serveBare() error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

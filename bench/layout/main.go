@@ -1,6 +1,5 @@
-// Command layout compares ways to lay out the check-in log in MariaDB: what a
-// batch costs to write, a user's history to read, and everybody's to scan.
-// See docs/decisions/0001-check-in-log.md.
+// Command layout compares ways to lay out the check-in log in MariaDB: the cost to write a batch, to read a user's
+// history, and to scan the rows of all users. See docs/decisions/0001-check-in-log.md.
 //
 //	go run ./layout 'root@unix(/run/mysqld/mysqld.sock)/scratch'
 package main

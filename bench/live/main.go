@@ -1,10 +1,10 @@
-// Command live measures live streams on loopback: one publisher and many viewers at one server, a child on SQLite and the
-// embedded Redis. What is measured: pictures that were lost, the time from a picture's being sent to its being there whole, the time until
-// a viewer who comes late sees the newest picture, and the server's processor time.
+// Command live measures live streams on loopback. One publisher and many viewers use one server, a child on SQLite and
+// the embedded Redis. It measures the lost pictures, the time from sending a picture until it has arrived completely,
+// and the server's processor time. It also measures the time until a late viewer sees the newest picture.
 //
 //	go run ./live [-viewers 50] [-bitrate 1000000] [-time 30s] [-late 20] [-short]
 //
-// Publisher and viewers are this program, on the same processors as the server.
+// Publisher and viewers are in this program, on the same processors as the server.
 package main
 
 import (
@@ -126,7 +126,7 @@ func watch(ctx context.Context, server *servers.Program, owner *client.Client, c
 		}
 		defer all[i].Close()
 	}
-	time.Sleep(2 * time.Second) // all have come
+	time.Sleep(2 * time.Second) // until all have arrived
 	began, before := time.Now(), make([]int, len(all))
 	for i, v := range all {
 		before[i] = len(v.Frames())
@@ -161,13 +161,13 @@ func watch(ctx context.Context, server *servers.Program, owner *client.Client, c
 		at(glass, 50), at(glass, 99), glass[len(glass)-1].Round(time.Millisecond), 100*(after-used).Seconds()/took.Seconds())
 	var first, newest []time.Duration
 	for range *late {
-		time.Sleep(317 * time.Millisecond) // anywhere between two key frames
+		time.Sleep(317 * time.Millisecond) // at any point between two key frames
 		came := time.Now()
 		v, err := join()
 		if err != nil {
 			return err
 		}
-		for { // until a picture is there that was sent after the viewer came
+		for { // until a picture arrives that was sent after the viewer joined
 			frames := v.Frames()
 			if i := slices.IndexFunc(frames, func(f livetest.Frame) bool { return f.Sent.After(came) }); i >= 0 {
 				first, newest = append(first, frames[0].Came.Sub(came)), append(newest, frames[i].Came.Sub(came))
@@ -186,7 +186,7 @@ func watch(ctx context.Context, server *servers.Program, owner *client.Client, c
 	return nil
 }
 
-// at is what so many in 100 are not above.
+// at returns a percentile.
 func at(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)-1)*percent/100].Round(time.Millisecond)
 }

@@ -1,13 +1,12 @@
-// Command people measures what a server asks of its people all the time, each
-// against the least it could cost, in one run on a real redis-server and a real
-// MariaDB that it starts itself:
+// Command people measures a server's most frequent operations, each against its minimal cost, in one run. It starts a
+// real redis-server and a real MariaDB:
 //
-//	1  is she a friend: against one HGET by the same client
-//	2  which of a hundred are: against one HMGET
-//	3  who is this: against the map in process that caches stand on
-//	4  whose token is this: against one GET
-//	5  log-ins in a second: against hashes in a second
-//	6  reads while 200 log in at once: against the same reads without
+//	1  is this user a friend: against one HGET by the same client
+//	2  which of a hundred are friends: against one HMGET
+//	3  the profile of a user: against the map in process that caches use
+//	4  the user of a token: against one GET
+//	5  log-ins per second: against hashes per second
+//	6  reads during 200 concurrent log-ins: against the same reads without
 //
 //	go run ./people [-figure 1,2] [-short]
 package main
@@ -53,8 +52,8 @@ import (
 )
 
 const (
-	users    = 1_000 // all of whom fit into the process
-	friends  = 200   // of the first hundred
+	users    = 1_000 // all fit into the memory of the process
+	friends  = 200   // of each of the first hundred
 	popular  = 100
 	password = "correct horse battery"
 )
@@ -67,7 +66,7 @@ var (
 	rate    = flag.Int("rate", 500, "reads of each kind in a second, figure 6")
 )
 
-// Raw families, for the least that Redis could be asked.
+// Raw families, for the smallest possible commands of Redis.
 var (
 	schema   = keyspace.New("bench")
 	rawHash  = keyspace.Def1[keyspace.Int](schema, "bench:friends:{n}", keyspace.HashOf("friend → json"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "raw"})
@@ -132,10 +131,10 @@ type node struct {
 	social   *social.Service
 	running  sync.WaitGroup
 
-	people  []accounts.ID // each of the first ones has the next ones as friends
-	tokens  []string      // of people, as far as there are any
+	people  []accounts.ID // each of the first ones is a friend of the next ones
+	tokens  []string      // of people, as far as they exist
 	hash    string        // of password
-	nextOne atomic.Int64  // whose turn it is to log in
+	nextOne atomic.Int64  // the next user to log in
 }
 
 func open(ctx context.Context, sqlURL, redisURL string) (n *node, err error) {
@@ -164,7 +163,7 @@ func open(ctx context.Context, sqlURL, redisURL string) (n *node, err error) {
 	ready := make(chan struct{})
 	n.running.Go(func() { _ = caches.Run(ctx, func() { close(ready) }) })
 	<-ready
-	for bus.Nodes().Seen() == 0 { // until then nothing is kept in process
+	for bus.Nodes().Seen() == 0 { // before that, nothing is cached in process
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return nil, err
 		}
@@ -172,7 +171,7 @@ func open(ctx context.Context, sqlURL, redisURL string) (n *node, err error) {
 	return n, nil
 }
 
-// strangers have no cards.
+// strangers has no cards.
 type strangers struct{ *accounts.Service }
 
 func (strangers) CardOwner(context.Context, string) (accounts.ID, error) {
@@ -193,8 +192,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// populate writes people and friendships as the server itself would. All have
-// the same password, whose hash is one that the server made.
+// populate writes users and friendships in the form of the server. All users have the same password, whose hash the
+// server has computed.
 func (n *node) populate(ctx context.Context) error {
 	now := n.db.Now().UnixMilli()
 	for range users {
@@ -255,10 +254,10 @@ func (n *node) populate(ctx context.Context) error {
 
 func address(i int) string { return fmt.Sprintf("person%d@example.org", i) }
 
-// friend is the k-th friend of the i-th person.
+// friend returns the k-th friend of the i-th user.
 func (n *node) friend(i, k int) accounts.ID { return n.people[(i+1+k)%users] }
 
-// logIn logs the next person in, who is at home in a household of their own.
+// logIn logs the next user in, from a separate household.
 func (n *node) logIn(ctx context.Context) (accounts.Tokens, error) {
 	i := int(n.nextOne.Add(1)-1) % users
 	return n.accounts.Login(ctx, accounts.Login{Email: address(i), Password: password, Device: "bench", IP: fmt.Sprintf("10.%d.%d.1", i>>8, i&0xff)})
@@ -276,7 +275,7 @@ func want(ok bool, what string) {
 	}
 }
 
-// rawHashes puts hashes of the same size and fields as the friends into Redis.
+// rawHashes stores hashes in Redis with the size and fields of those of friends.
 func (n *node) rawHashes(ctx context.Context) {
 	for i := range popular {
 		var cmds []keyspace.Cmd
@@ -287,7 +286,7 @@ func (n *node) rawHashes(ctx context.Context) {
 	}
 }
 
-// commands returns how many commands Redis has done, by name.
+// commands returns the number of commands in Redis, by name.
 func (n *node) commands(ctx context.Context) map[string]int {
 	info, err := servers.Info(ctx, n.redisURL, "commandstats")
 	must(err)
@@ -299,7 +298,7 @@ func (n *node) commands(ctx context.Context) map[string]int {
 	return out
 }
 
-// tell prints which commands n times of one thing were.
+// tell prints the commands that all the calls of one send to Redis.
 func (n *node) tell(ctx context.Context, times int, one func(i int)) {
 	before := n.commands(ctx)
 	for i := range times {
@@ -354,7 +353,7 @@ func (n *node) areFriends(ctx context.Context) {
 	batch := make([][]accounts.ID, popular)
 	fields := make([][]string, popular)
 	for i := range batch {
-		for k := range 100 { // every other one is a friend
+		for k := range 100 { // every second one is a friend
 			id := n.friend(i, 2*k)
 			if k%2 == 1 {
 				id = n.people[(i+1+friends+k)%users]
@@ -432,7 +431,7 @@ func (n *node) verify(ctx context.Context) {
 }
 
 func (n *node) logIns(ctx context.Context) {
-	pool := max(1, runtime.GOMAXPROCS(0)/2) // as accounts has it
+	pool := max(1, runtime.GOMAXPROCS(0)/2) // as in accounts
 	fmt.Printf("5. Log-ins; %d hashed at a time, 16 callers\n", pool)
 	turn := max(*round, time.Second)
 	if *short {
@@ -451,15 +450,15 @@ func (n *node) logIns(ctx context.Context) {
 	fmt.Printf("  => %.1f log-ins for %.1f hashes in a second: %.2f × (aim ≥ 0.9)\n", 1e9/r[1].Nanos, 1e9/r[0].Nanos, r[0].Nanos/r[1].Nanos)
 }
 
-// underLogIns reads at a fixed rate, whether the reads before are done or not, and
-// counts each from the moment at which it was due.
+// underLogIns reads at a fixed rate, even if earlier reads have not ended. It measures each read from the time when it
+// was due.
 func (n *node) underLogIns(ctx context.Context) {
 	fmt.Printf("6. %d reads of each kind in a second, from when they were due, while 200 log in at once\n", *rate)
 	lasting := 5 * time.Second
 	if *short {
 		lasting = time.Second
 	}
-	n.read(ctx, lasting/5) // warm
+	n.read(ctx, lasting/5) // warms up
 	var calm, busy reads
 	for range 3 {
 		calm.add(n.read(ctx, lasting))
@@ -498,7 +497,7 @@ func (n *node) underLogIns(ctx context.Context) {
 	}
 }
 
-// reads are how long each took.
+// reads has the durations of each kind of read.
 type reads struct{ user, verify, friend []time.Duration }
 
 func (r *reads) add(more reads) {

@@ -1,5 +1,5 @@
-// Command presence counts what presence costs Redis: 100,000 users on ten nodes, in one
-// process, on a real redis-server that it starts itself.
+// Command presence counts the cost of presence in Redis: 100,000 users on ten nodes, in one process, on a real
+// redis-server that it starts.
 //
 //	go run ./presence [-users 100000] [-nodes 10]
 package main
@@ -47,7 +47,7 @@ var (
 
 const (
 	friends = 200
-	counted = 20 * time.Second // of heartbeats
+	counted = 20 * time.Second // time in which heartbeats are counted
 )
 
 func main() {
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// node is one that holds connections.
+// node is a node with connections.
 type node struct {
 	*presence.Service
 	social *social.Service
@@ -133,7 +133,7 @@ func run() (err error) {
 		return err
 	}
 
-	// One user on each node, so that all of them look after what they hold.
+	// One user on each node, so that all nodes renew their connections.
 	for i, n := range nodes {
 		enter(n, all[i], i)
 	}
@@ -157,7 +157,7 @@ func run() (err error) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	took := time.Since(began)
-	for stats := (map[string]int{"publish": 1}); stats["publish"]+stats["evalsha"] > 0; { // until all friends are told
+	for stats := (map[string]int{"publish": 1}); stats["publish"]+stats["evalsha"] > 0; { // until all friends have the event
 		if stats, err = commands(ctx, ask, 3*time.Second); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func run() (err error) {
 	if _, err := commandStats(ctx, ask, true); err != nil {
 		return err
 	}
-	list, _, err := nodes[1].FriendsOnline(ctx, all[0]) // fills the copies of the users in this process
+	list, _, err := nodes[1].FriendsOnline(ctx, all[0]) // caches the users in this process
 	if err != nil || len(list) != friends {
 		return fmt.Errorf("%d friends are on line, %w", len(list), err)
 	}
@@ -232,7 +232,7 @@ func run() (err error) {
 	}
 }
 
-// held are the users of one node.
+// held returns the users of one node.
 func held(all []accounts.ID, node, nodes int) (some []accounts.ID) {
 	for i := node; i < len(all); i += nodes {
 		some = append(some, all[i])
@@ -245,7 +245,7 @@ func enter(n *node, user accounts.ID, number int) {
 	n.Watch(presence.Socket).Opened(user.String(), ids.New[accounts.Session]().String(), strconv.Itoa(number))
 }
 
-// online counts who of users is on line, as each of them sees it.
+// online counts the users who are online, as each of them sees it.
 func online(ctx context.Context, n *node, users []accounts.ID) (asked, rounds, online int, err error) {
 	for _, u := range users[max(0, len(users)-presence.MaxAsked):] {
 		status, _, _, err := n.Mine(ctx, u)
@@ -259,7 +259,7 @@ func online(ctx context.Context, n *node, users []accounts.ID) (asked, rounds, o
 	return len(users), rounds, online, nil
 }
 
-// people opens the accounts; the first one has the next ones as friends.
+// people creates the accounts; the first user is a friend of the next ones.
 func people(ctx context.Context, db *sqldb.DB, s *social.Service) (all []accounts.ID, err error) {
 	rows := make([]accounts.User, *users)
 	for i := range rows {
@@ -286,7 +286,7 @@ func people(ctx context.Context, db *sqldb.DB, s *social.Service) (all []account
 	return all, nil
 }
 
-// commands counts what Redis is asked in a while.
+// commands counts the commands of Redis during a time.
 func commands(ctx context.Context, c rueidis.Client, d time.Duration) (map[string]int, error) {
 	if _, err := commandStats(ctx, c, true); err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func commands(ctx context.Context, c rueidis.Client, d time.Duration) (map[strin
 	return commandStats(ctx, c, false)
 }
 
-// commandStats returns how often each command was called, and begins anew if told to.
+// commandStats returns the number of calls of each command. With reset it then resets the counters.
 func commandStats(ctx context.Context, c rueidis.Client, reset bool) (map[string]int, error) {
 	text, err := c.Do(ctx, c.B().Arbitrary("INFO", "commandstats").Build()).ToString()
 	if err != nil {

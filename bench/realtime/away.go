@@ -15,19 +15,19 @@ import (
 	"github.com/stoa-dev/stoa/bench/servers"
 )
 
-// callers is the number of people who make requests at the same time in figure 7.
+// callers is the number of users who make requests at the same time in figure 7.
 const callers = 8
 
-// An operation of figure 7. The body of a request is made for each of them.
+// An operation of figure 7. Each request gets its own body.
 type operation struct {
 	name, method, path string
-	body               func(n int) string // nil: none
+	body               func(n int) string // nil for none
 }
 
-// hangFor bounds the time for which figure 7 measures an operation while Redis hangs.
+// hangFor bounds how long figure 7 measures an operation while Redis hangs.
 const hangFor = 20 * time.Second
 
-// away measures operations with Redis, while its server is stopped but keeps its connections, and after the server has ended.
+// away measures operations with Redis, while its process is suspended with open connections, and after it has ended.
 func (b *bench) away(ctx context.Context) (err error) {
 	redisURL, stopRedis, err := servers.Redis(ctx, b.dir)
 	if err != nil {
@@ -47,11 +47,11 @@ func (b *bench) away(ctx context.Context) (err error) {
 		}},
 		{name: "friends.list", method: http.MethodGet, path: "/v1/friends?limit=20"},
 		{name: "presence.friends", method: http.MethodGet, path: "/v1/friends/presence"},
-		{name: "checkin.mark", method: http.MethodPost, path: "/v1/checkin", body: func(int) string { return "{}" }}, // after the first one, of a day that is signed
+		{name: "checkin.mark", method: http.MethodPost, path: "/v1/checkin", body: func(int) string { return "{}" }}, // after the first one, of a signed day
 	}
 	measure := func(within time.Duration) (all []awayResult, err error) {
 		for _, op := range ops {
-			if _, err := b.timed(ctx, s, op, *asked/4, within/4); err != nil { // warm-up
+			if _, err := b.timed(ctx, s, op, *asked/4, within/4); err != nil { // warms up
 				return nil, err
 			}
 			r, err := b.timed(ctx, s, op, *asked, within)
@@ -90,7 +90,8 @@ func (b *bench) away(ctx context.Context) (err error) {
 	return nil
 }
 
-// whileItHangs measures while the process of a Redis server is stopped. Its connections stay open, and nothing answers.
+// whileItHangs measures while the process of a Redis server is suspended. Its connections stay open, and it sends no
+// responses.
 func (b *bench) whileItHangs(ctx context.Context, url string, measure func() ([]awayResult, error)) (r []awayResult, err error) {
 	info, err := servers.Info(ctx, url, "server")
 	if err != nil {
@@ -110,11 +111,11 @@ func (b *bench) whileItHangs(ctx context.Context, url string, measure func() ([]
 // awayResult is the result of an operation of figure 7.
 type awayResult struct {
 	took   []time.Duration
-	work   time.Duration // of the server's processor, for each request
-	failed int           // answered with 503
+	work   time.Duration // processor time of the server per request
+	failed int           // responses with 503
 }
 
-// timed makes n requests of an operation, and begins none later than within from now.
+// timed makes n requests of an operation. It begins none later than within from now.
 func (b *bench) timed(ctx context.Context, s *servers.Program, op operation, n int, within time.Duration) (r awayResult, err error) {
 	end := time.Now().Add(within)
 	before, err := s.Processor()
@@ -155,7 +156,7 @@ func (b *bench) timed(ctx context.Context, s *servers.Program, op operation, n i
 	return r, err
 }
 
-// request makes one request of a caller, on a kept connection.
+// request sends one request of a caller, on a keep-alive connection.
 func (b *bench) request(ctx context.Context, addr string, caller, n int, op operation) (status int, err error) {
 	path := op.path
 	var body io.Reader

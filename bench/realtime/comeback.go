@@ -13,14 +13,14 @@ import (
 	"github.com/stoa-dev/stoa/bench/servers"
 )
 
-// returning is a client that was away.
+// returning is a client that was disconnected.
 type returning struct {
 	person, friend person
 	from           *place
 
 	mu   sync.Mutex
-	seqs map[int64]bool // of messages that it has got
-	top  int64          // the highest that it had as it left
+	seqs map[int64]bool // of received messages
+	top  int64          // the highest seq when it left
 }
 
 func (r *returning) hear(data []byte) {
@@ -44,9 +44,9 @@ func (r *returning) whole() bool {
 	return len(r.seqs) == *missed
 }
 
-// come connects until the server takes it, and asks for what the resumed channel did not bring,
-// as the documents tell clients to: asked says whether it had to. A server that lost touch with
-// Redis sends its clients away, to come once more.
+// come connects until the server accepts it, and then requests what the resumed channel did not deliver, as the
+// documents require. asked reports whether that was necessary. A server that lost its connection to Redis disconnects
+// its clients, which then connect once more.
 func (r *returning) come(ctx context.Context, addr string) (s *socket, asked bool, err error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		if s, _, err = connect(ctx, addr, r.person, r.from, r.hear); err == nil {
@@ -66,7 +66,7 @@ func (r *returning) come(ctx context.Context, addr string) (s *socket, asked boo
 	}
 }
 
-// ask asks for what is missing.
+// ask requests the missing messages.
 func (r *returning) ask(ctx context.Context, s *socket) error {
 	if _, err := s.call(ctx, "chats.list", `{"query":{"limit":20}}`); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (r *returning) ask(ctx context.Context, s *socket) error {
 	return nil
 }
 
-// statements is how many MariaDB has been sent so far.
+// statements returns the number of statements of MariaDB so far.
 func (b *bench) statements(ctx context.Context) (float64, error) {
 	var name, value string
 	if err := b.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &value); err != nil {
@@ -97,8 +97,8 @@ func (b *bench) statements(ctx context.Context) (float64, error) {
 	return strconv.ParseFloat(value, 64)
 }
 
-// comeBack has clients come back, all at once, to a server that was restarted: with Redis as it was,
-// and with an emptied one, which has no events to resume with.
+// comeBack measures clients that reconnect, all at once, to a restarted server. Redis keeps its data, or is emptied and
+// has no events for a resumption.
 func (b *bench) comeBack(ctx context.Context) error {
 	fmt.Printf("3. %d clients come back at once to a server that has just started, each with %d messages missed\n\n", *back, *missed)
 	const form = "%-16s %16s %16s %16s %22s %16s\n"
@@ -131,7 +131,7 @@ func (b *bench) comeBack(ctx context.Context) error {
 	return nil
 }
 
-// miss has every client look once, leave, and be written to.
+// miss lets every client load its chats and disconnect. Then all get messages.
 func (b *bench) miss(ctx context.Context, s *servers.Program, clients []*returning, count *int) error {
 	_, err := each(len(clients), func(i int) error {
 		r := clients[i]
@@ -170,7 +170,7 @@ func (b *bench) miss(ctx context.Context, s *servers.Program, clients []*returni
 	return err
 }
 
-// storm starts a server, has all clients come back, and prints what that took.
+// storm starts a server, lets all clients reconnect, and prints the cost.
 func (b *bench) storm(ctx context.Context, name, form string, clients []*returning) (err error) {
 	s, err := b.stoa(b.redis)
 	if err != nil {

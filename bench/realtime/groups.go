@@ -16,15 +16,15 @@ import (
 	"github.com/stoa-dev/stoa/bench/servers"
 )
 
-// invited is how many friends are invited at a time, the most that an invitation may name.
+// invited is the number of friends in an invitation, the maximum.
 const invited = 100
 
-// audience is sockets that each hear one message after another, published by somebody else.
+// audience is sockets that each receive one message after another from another user.
 type audience struct {
-	size    int64 // how many sockets
+	size    int64 // number of sockets
 	sockets []*socket
 	heard   atomic.Int64
-	all     chan struct{} // gets one when every socket has heard a message
+	all     chan struct{} // gets a value when every socket has received a message
 	last    atomic.Pointer[[]byte]
 }
 
@@ -37,7 +37,7 @@ func (a *audience) hear(data []byte) {
 	}
 }
 
-// gather connects the members of a group; each has its chat open, where show says so.
+// gather connects the members of a group. Each has its chat open if show requires it.
 func gather(ctx context.Context, addr string, members []person, show string, heard func(data []byte) bool) (*audience, error) {
 	a := &audience{size: int64(len(members)), all: make(chan struct{}, 1)}
 	var mu sync.Mutex
@@ -67,13 +67,13 @@ func (a *audience) leave() {
 	}
 }
 
-// fanned is what it took to bring messages, one after another, to a whole audience.
+// fanned has the cost of delivering messages, one after another, to a whole audience.
 type fanned struct {
 	times []time.Duration // until the last socket had it
-	work  time.Duration   // of the server's processor, for all of them
+	work  time.Duration   // processor time of the server for all of them
 }
 
-// fan has n messages said one after another, each once everybody has the one before, and adds what that took.
+// fan sends n messages one after another, each after the whole audience has the previous one. It adds their cost.
 func (f *fanned) fan(ctx context.Context, s *servers.Program, a *audience, n int, say func(i int) error) error {
 	before, err := s.Processor()
 	if err != nil {
@@ -98,7 +98,7 @@ func (f *fanned) fan(ctx context.Context, s *servers.Program, a *audience, n int
 	return err
 }
 
-// group has people[0] make a group of the first n.
+// group lets people[0] create a group of the first n.
 func (b *bench) group(ctx context.Context, addr string, n int) (id string, owner *socket, err error) {
 	if owner, _, err = connect(ctx, addr, b.people[0], nil, nil); err != nil {
 		return "", nil, err
@@ -131,14 +131,14 @@ func message(chat string, i int) string {
 	return fmt.Sprintf(`{"path":{"chat":%q},"body":{"client_id":"%s-%d-%d","kind":"text","text":"At eight, by the boathouse?"}}`, chat, chat[2:], time.Now().UnixNano(), i)
 }
 
-// isNew reports whether an event brings a message.
+// isNew reports whether an event is a new message.
 func isNew(data []byte) bool {
 	var e said
 	return json.Unmarshal(data, &e) == nil && e.Type == "message.new"
 }
 
-// fanOut brings one message to a thousand open sockets: by a group's chat that all show, and by the library's
-// publish of the same bytes, and nothing else. Both servers are there all the time, and take turns.
+// fanOut delivers one message to a thousand open sockets. One side is a group's chat that all clients show, and the
+// other is only the library's publish of the same bytes. Both servers run all the time, and take turns.
 func (b *bench) fanOut(ctx context.Context) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -207,8 +207,8 @@ func (b *bench) fanOut(ctx context.Context) (err error) {
 	return nil
 }
 
-// crowded has the owner of a group of 5,000 write to it, of whom a thousand are on line, at a pace; and at the
-// same pace to one friend.
+// crowded measures paced messages from the owner to a group of 5,000 with a thousand members online. It also measures
+// messages to one friend at the same pace.
 func (b *bench) crowded(ctx context.Context) (err error) {
 	s, err := b.stoa(b.redis)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/lxzan/gws"
 )
 
-// sockets puts the library on the WebSockets of gws, to see what that saves.
+// sockets runs the library on the WebSockets of gws, to measure the savings.
 type sockets struct {
 	gws.BuiltinEventHandler
 	node    *centrifuge.Node

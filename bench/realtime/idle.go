@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/bench/servers"
 )
 
-// idle opens connections that do nothing, of a user each, to both servers.
+// idle opens idle connections, one for each user, to both servers.
 func (b *bench) idle(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -53,8 +53,7 @@ func (b *bench) idle(ctx context.Context) error {
 	return nil
 }
 
-// hold opens the connections and returns what each of them takes of the server's memory, when
-// it has come to rest.
+// hold opens the connections and returns the server's memory for each of them after it has settled.
 func (b *bench) hold(ctx context.Context, s *servers.Program) (bytes, rate float64, err error) {
 	time.Sleep(*settle)
 	before, err := s.Resident()
@@ -91,8 +90,8 @@ func (b *bench) hold(ctx context.Context, s *servers.Program) (bytes, rate float
 // everybody is the channel of figure 4.
 const everybody = "everybody"
 
-// serveBare is the library as it comes: whoever connects is who the token names, has a channel
-// of that name, and gets back what it calls with. In the form "fan" it is published to [everybody] who subscribed.
+// serveBare runs the library with its defaults. A client is the user in its token, and has a channel with that name.
+// The server echoes calls. In the form "fan", it publishes them to the subscribers of [everybody].
 func serveBare() error {
 	node, err := centrifuge.New(centrifuge.Config{})
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/stoa-dev/stoa/client"
 )
 
-// imported is how many members a call of a backend brings, the most that it may.
+// imported is the number of members in a backend's call, the maximum.
 const imported = 1_000
 
-// imports has an app's backend fill two groups with a service key, as it would when it moves to Stoa.
+// imports measures an app's backend that fills two groups with a service key, as when the app moves to Stoa.
 func (b *bench) imports(ctx context.Context) (err error) {
 	key, err := exec.CommandContext(ctx, b.binary, "keys-service", "create", "import", "--scope", "groups:manage", "--json", "--data", b.dir, "--sql", b.sqlURL).Output()
 	if err != nil {

@@ -1,14 +1,14 @@
-// Command realtime measures sockets: a stoa in a process of its own, with a real redis-server
-// and a real MariaDB, against a bare echo server on the library of sockets that stoa stands on,
-// in a process of its own as well. The clients are in this process.
+// Command realtime measures sockets. It compares a stoa in its own process, with a real redis-server and a real
+// MariaDB, with a bare echo server in its own process. The echo server uses the same library of sockets as stoa. The
+// clients are in this process.
 //
-//	1  memory for each idle connection that is logged in and has its channel, and connections in a second
+//	1  memory for each idle connection that is logged in and has its channel, and connections per second
 //	2  messages from 64 senders, each with one in flight: by socket, by HTTP, and paced
-//	3  clients that come back after a restart with messages missed: until all are whole
+//	3  clients that reconnect after a restart with messages missed: until all have all messages
 //	4  one message to 1,000 open sockets, against the library's publish alone
-//	5  messages into a group of 5,000 with 1,000 on line: when they are acknowledged
+//	5  messages into a group of 5,000 with 1,000 online: when they are acknowledged
 //	6  members who join two groups of 5,000 by a backend's import
-//	7  operations while Redis hangs and while it is away, against the same with Redis
+//	7  operations while Redis hangs and while it is unavailable, against the same with Redis
 //
 //	go run ./realtime [-figure 1,2] [-short]      (in the folder bench)
 //
@@ -38,8 +38,7 @@ var (
 	figures = flag.String("figure", "1,2,3,4,5,6,7", "which ones")
 	short   = flag.Bool("short", false, "take seconds, only to see that everything runs")
 	idle    = flag.Int("idle", 10_000, "connections of figure 1")
-	// A Go program that rests collects what connecting has left behind every two minutes, and
-	// then gives it back.
+	// An idle Go program collects the garbage of its connections every two minutes, and then releases the memory.
 	settle  = flag.Duration("settle", 150*time.Second, "how long a server of figure 1 rests before its memory is looked at, without connections and with them")
 	turn    = flag.Duration("turn", 10*time.Second, "how long a turn of figure 2 lasts")
 	rounds  = flag.Int("rounds", 3, "how many turns by socket and by HTTP figure 2 has")
@@ -67,7 +66,7 @@ func main() {
 	}
 }
 
-// bench is what all figures stand on.
+// bench has the shared parts of all figures.
 type bench struct {
 	dir, binary   string
 	redis, sqlURL string
@@ -122,7 +121,7 @@ func run() (err error) {
 	return nil
 }
 
-// files lets this process, and its children, have so many files open.
+// files lets this process and its children have so many open files.
 func files(need uint64) error {
 	var have syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil {
@@ -136,8 +135,8 @@ func files(need uint64) error {
 	return nil
 }
 
-// stoa starts the server. All clients are on this machine: with a trusted proxy they are not
-// taken for one household, which may have fewer connections.
+// stoa starts the server. All clients are on this machine. With a trusted proxy they do not count as one household,
+// which may have fewer connections.
 func (b *bench) stoa(redisURL string) (*servers.Program, error) {
 	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", redisURL, "--log", "error", "--dev", "--no-limits",
 		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "50000", "--groups-members", "5000"))
@@ -148,7 +147,7 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// at returns a quantile, in milliseconds as text.
+// at returns a quantile as text in milliseconds.
 func at(times []time.Duration, q float64) string {
 	if len(times) == 0 {
 		return "–"

@@ -18,8 +18,8 @@ import (
 	"github.com/stoa-dev/stoa/bench/servers"
 )
 
-// said is what a benchmark needs of an event: of a message its text, the time at which it was
-// due, in nanoseconds.
+// said has the fields of an event that a benchmark needs. The text of a message is the time when it was due, in
+// nanoseconds.
 type said struct {
 	Type string
 	Data struct {
@@ -28,21 +28,21 @@ type said struct {
 	}
 }
 
-// crowd is the senders, and to each a receiver with a socket.
+// crowd is the senders and, for each, a receiver with a socket.
 type crowd struct {
 	bench   *bench
 	server  *servers.Program
-	sockets []*socket // of senders
-	conns   []*conn   // of senders, by HTTP
+	sockets []*socket // of the senders
+	conns   []*conn   // of the senders, for HTTP
 	ids     atomic.Int64
 
 	mu     sync.Mutex
-	shown  []time.Duration // from the moment a message was due until its receiver's socket brought it
-	heard  chan struct{}   // has one for each message that a receiver got
+	shown  []time.Duration // from the due time of a message until its receiver's socket delivered it
+	heard  chan struct{}   // has one value for each received message
 	closed []func()
 }
 
-// conn is a connection of HTTP that is kept alive.
+// conn is a keep-alive connection of HTTP.
 type conn struct {
 	net.Conn
 	r *bufio.Reader
@@ -118,16 +118,16 @@ func (c *crowd) byHTTP(_ context.Context, i int, due time.Time) error {
 	return err
 }
 
-// result is what came of a turn.
+// result is the result of a turn.
 type result struct {
-	rate          float64 // acknowledged in a second
+	rate          float64 // acknowledged per second
 	acked, shown  []time.Duration
-	work, elapsed time.Duration // of the server's processor; of the turn
+	work, elapsed time.Duration // processor time of the server; duration of the turn
 }
 
-// turn has all senders send for a while: each the next message once the one before is acknowledged, or,
-// with a pace above zero, so many of all in a second by a schedule, each timed from the moment for which it was
-// due. It ends when every receiver has got what was acknowledged.
+// turn lets all senders send for a while. Each sends its next message after the previous one is acknowledged. With a
+// pace above zero, all senders together send so many per second by a schedule, and each message is timed from its
+// scheduled time. The turn ends when every receiver has all acknowledged messages.
 func (c *crowd) turn(ctx context.Context, long time.Duration, pace int, send func(ctx context.Context, i int, due time.Time) error) (r result, err error) {
 	c.mu.Lock()
 	c.shown = nil
@@ -188,7 +188,7 @@ func (c *crowd) turn(ctx context.Context, long time.Duration, pace int, send fun
 	return r, err
 }
 
-// messages has 64 people write to 64 others who are on line.
+// messages lets 64 users write to 64 others who are online.
 func (b *bench) messages(ctx context.Context) (err error) {
 	s, err := b.stoa(b.redis)
 	if err != nil {

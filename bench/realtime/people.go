@@ -15,17 +15,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// person is somebody with a session.
+// person is a user with a session.
 type person struct {
 	id    string
 	token string
 }
 
-// senders is how many people write at a time.
+// senders is the number of users who write at the same time.
 const senders = 64
 
-// populate writes people with a session each, as the server itself would. The first ones are
-// friends of all that they write to in figures 2 and 3, and the very first of all in their groups.
+// populate writes users with a session each, in the form of the server. The first ones are friends of their receivers
+// in figures 2 and 3, and the very first one of all members of their groups.
 func (b *bench) populate(ctx context.Context, n int) error {
 	if err := b.db.Migrate(ctx, migrations.FS); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (b *bench) populate(ctx context.Context, n int) error {
 		}
 	}
 	for i, p := range b.people[1:max(*crowdOf, *reach+1)] {
-		if i+1 < senders || (i+1)%senders != 0 { // who is not a friend already
+		if i+1 < senders || (i+1)%senders != 0 { // not a friend already
 			if err := befriend(b.people[0], p); err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func (b *bench) populate(ctx context.Context, n int) error {
 	return lists.flush(ctx)
 }
 
-// rows inserts many.
+// rows inserts many rows.
 type rows struct {
 	db   *sqldb.DB
 	into string

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// socket is a client as small as can be: one call at a time, and a function for events.
+// socket is a minimal client: one call at a time, and a function for events.
 type socket struct {
 	conn    *websocket.Conn
 	writing sync.Mutex
@@ -23,7 +23,7 @@ type socket struct {
 	event   func(data []byte)
 	epoch   string
 	offset  atomic.Uint64
-	gone    chan struct{} // closed when it has ended, by
+	gone    chan struct{} // closed when it has ended, with the reason in by
 	end     error
 }
 
@@ -51,14 +51,14 @@ type publication struct {
 	Offset uint64
 }
 
-// place is where a client stood when it left.
+// place is the position of a client when it disconnected.
 type place struct {
 	epoch  string
 	offset uint64
 }
 
-// connect opens a socket of p. It has stood at a place before, or not: then that is nil. recovered
-// says whether it got all that it has missed since; event, which may be nil, is called with that first.
+// connect opens a socket of p. from is its earlier position, or nil. recovered reports whether it got all events since
+// then. event, which may be nil, is called with these first.
 func connect(ctx context.Context, addr string, p person, from *place, event func(data []byte)) (s *socket, recovered bool, err error) {
 	conn, _, err := websocket.Dial(ctx, "ws://"+addr+"/v1/socket", nil) //nolint:bodyclose // closed by Dial
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *socket) write(ctx context.Context, frame string) error {
 	return s.conn.Write(ctx, websocket.MessageText, []byte(frame))
 }
 
-// call calls an operation and waits for its answer.
+// call calls an operation and waits for its response.
 func (s *socket) call(ctx context.Context, method, data string) (json.RawMessage, error) {
 	r, err := s.ask(ctx, fmt.Sprintf(`"rpc":{"method":%q,"data":%s}`, method, data))
 	if err != nil || r.RPC == nil {
@@ -148,7 +148,7 @@ func (s *socket) call(ctx context.Context, method, data string) (json.RawMessage
 	return r.RPC.Data, nil
 }
 
-// subscribe begins to hear a channel.
+// subscribe subscribes to a channel.
 func (s *socket) subscribe(ctx context.Context, channel string) error {
 	r, err := s.ask(ctx, fmt.Sprintf(`"subscribe":{"channel":%q}`, channel))
 	if err != nil || r.Subscribe == nil {
@@ -185,10 +185,10 @@ func (s *socket) close() {
 
 func (s *socket) place() *place { return &place{s.epoch, s.offset.Load()} }
 
-// atOnce is how many clients connect at the same time.
+// atOnce is the number of clients that connect at the same time.
 const atOnce = 64
 
-// each calls do for 0 to n, atOnce of them at a time, and returns how long it took and what failed.
+// each calls do for 0 to n-1, atOnce of them at a time. It returns the duration and the errors.
 func each(n int, do func(i int) error) (took time.Duration, err error) {
 	var all sync.WaitGroup
 	var next atomic.Int64
@@ -205,7 +205,7 @@ func each(n int, do func(i int) error) (took time.Duration, err error) {
 	return time.Since(began), errors.Join(faults...)
 }
 
-// over reports whether it has ended.
+// over reports whether the socket has ended.
 func (s *socket) over() bool {
 	select {
 	case <-s.gone:

@@ -1,11 +1,11 @@
-// Command rooms measures rooms in which people watch together: two nodes as children, on a real redis-server and a real
-// MariaDB, against the library of sockets alone. All clients are guests, in this process.
+// Command rooms measures rooms for watching together: two nodes as children, on a real redis-server and a real MariaDB,
+// against the library of sockets alone. All clients are guests, in this process.
 //
-//	1  how far apart ten players on two nodes are, whose clocks are up to 2 s wrong, behind lines of 150 ± 50 ms
-//	2  a change of what is on, until the last of 1,000 viewers has it
-//	3  a comment that flies, until the last of 1,000 has it, against the library's publish of the same bytes
-//	4  what a scene of a warm room asks of Redis and of SQL
-//	5  how long 10,000 rooms take to be warmed
+//	1  the largest distance of ten players on two nodes, with clocks up to 2 s wrong and delays of 150 ± 50 ms
+//	2  a change of the playback, until the last of 1,000 viewers has it
+//	3  a danmaku, until the last of 1,000 has it, against the library's publish of the same bytes
+//	4  the commands and statements of a scene of a warm room in Redis and SQL
+//	5  the time to load 10,000 rooms
 //
 //	go run ./rooms [-figure 1,2] [-short]      (in the folder bench)
 //
@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// bench is what all figures stand on.
+// bench has the shared parts of all figures.
 type bench struct {
 	binary, dir   string
 	redis, sqlURL string
@@ -89,7 +89,7 @@ func run() (err error) {
 	}
 	defer stopSQL()
 	b.redis, b.sqlURL = redisURL, sqlURL
-	for i := range b.nodes { // all clients are on this machine: with a trusted proxy they are not taken for one household
+	for i := range b.nodes { // all clients are on this machine: with a trusted proxy they do not count as one household
 		if b.nodes[i], err = servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", sqlURL, "--redis", redisURL, "--log", "error",
 			"--dev", "--no-limits", "--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "50000")); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (b *bench) signUp(ctx context.Context) (*client.Client, error) {
 	return nil, errors.New("no code was mailed")
 }
 
-// open makes a room that takes guests, with an item in its playlist.
+// open creates a room that accepts guests, with an item in its playlist.
 func (b *bench) open(ctx context.Context) (room api.Room, item string, err error) {
 	access, yes := "open", true
 	made, err := b.owner.CreateRoom(ctx, api.RoomNew{Name: "Film night", Access: &access, Guests: &yes})
@@ -149,7 +149,7 @@ func (b *bench) open(ctx context.Context) (room api.Room, item string, err error
 	return made.Room, added.ID, err
 }
 
-// command changes what is on, as it is now.
+// command changes the current playback.
 func (b *bench) command(ctx context.Context, room string, cmd api.PlaybackCommand) error {
 	now, err := b.owner.Playback(ctx, room)
 	if err != nil {
@@ -160,7 +160,7 @@ func (b *bench) command(ctx context.Context, room string, cmd api.PlaybackComman
 	return err
 }
 
-// at returns a quantile, in milliseconds as text.
+// at returns a quantile as text in milliseconds.
 func at(times []time.Duration, q float64) string {
 	return fmt.Sprintf("%.1f ms", float64(quantile(times, q).Microseconds())/1000)
 }

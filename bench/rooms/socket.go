@@ -18,7 +18,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// socket is a client as small as can be: it has one channel, and a function for what comes there.
+// socket is a minimal client: it has one channel, and a function for its events.
 type socket struct {
 	conn *websocket.Conn
 	gone chan struct{} // closed when it has ended
@@ -35,13 +35,13 @@ type frame struct {
 	}
 }
 
-// event is one as it comes, its data not read yet.
+// event is a received event with unparsed data.
 type event struct {
 	Type string
 	Data json.RawMessage
 }
 
-// connect opens a socket that has a channel; heard is called with what comes there.
+// connect opens a socket with a subscription to a channel; heard is called with its events.
 func connect(ctx context.Context, addr, token, channel string, heard func(data []byte)) (*socket, error) {
 	conn, _, err := websocket.Dial(ctx, "ws://"+addr+"/v1/socket", nil) //nolint:bodyclose // closed by Dial
 	if err != nil {
@@ -91,15 +91,16 @@ func (s *socket) close() {
 	<-s.gone
 }
 
-// audience is sockets that each hear one event after another.
+// audience is sockets that each receive one event after another.
 type audience struct {
 	sockets []*socket
 	heard   atomic.Int64
-	all     chan struct{} // gets one when every socket has heard an event
+	all     chan struct{} // gets a value when every socket has received an event
 	last    atomic.Pointer[[]byte]
 }
 
-// gather connects n sockets, 32 at a time; the one with number i has its address, token and channel from as. Events of another type are not heard.
+// gather connects n sockets, 32 at a time. as returns the address, token and channel of number i. Events of other types
+// are ignored.
 func gather(ctx context.Context, n int, typ string, as func(i int) (addr, token, channel string, err error)) (*audience, error) {
 	a := &audience{all: make(chan struct{}, 1)}
 	var mu sync.Mutex
@@ -144,7 +145,8 @@ func (a *audience) leave() {
 	}
 }
 
-// fan has events come one after another, each once everybody has the one before, and returns how long each took to the last socket.
+// fan causes n events one after another, each after the whole audience has the previous one. It returns the time until
+// the last socket for each.
 func (a *audience) fan(ctx context.Context, n int, do func(i int) error) (times []time.Duration, err error) {
 	for i := range n {
 		began := time.Now()
@@ -163,10 +165,10 @@ func (a *audience) fan(ctx context.Context, n int, do func(i int) error) (times 
 	return times, nil
 }
 
-// everybody is the channel of the library alone.
+// everybody is the channel of the bare library.
 const everybody = "everybody"
 
-// serveBare is the library as it comes: what is posted is published to everybody.
+// serveBare runs the library with its defaults: it publishes each posted body to all subscribers.
 func serveBare() error {
 	node, err := centrifuge.New(centrifuge.Config{})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// node has rooms as package app builds them, in this process, on the servers of the others.
+// node has rooms as package app builds them, in this process, on the same servers as the other nodes.
 type node struct {
 	db      *sqldb.DB
 	redis   *redis.DB
@@ -65,7 +65,7 @@ func (b *bench) node(ctx context.Context) (n *node, err error) {
 	ready := make(chan struct{})
 	n.running.Go(func() { _ = n.caches.Run(ctx, func() { close(ready) }) })
 	<-ready
-	for n.bus.Nodes().Seen() == 0 { // until then nothing is kept in process
+	for n.bus.Nodes().Seen() == 0 { // before that, nothing is cached in process
 		time.Sleep(time.Millisecond)
 	}
 	return n, nil
@@ -79,13 +79,13 @@ func (n *node) close() error {
 	return errors.Join(n.redis.Close(), n.db.Close())
 }
 
-// commands is how many commands this process has sent to Redis.
+// commands returns the number of commands that this process has sent to Redis.
 func (n *node) commands() uint64 {
 	s := n.redis.Stats()
 	return s.Lone.Commands + s.Script.Commands + s.Batch.Commands
 }
 
-// statements is how many SELECTs MariaDB has got, from whomever.
+// statements returns the number of SELECTs of MariaDB from all clients.
 func (n *node) statements(ctx context.Context) (total int, err error) {
 	var name, value string
 	if err := n.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Com_select'").Scan(&name, &value); err != nil {
@@ -94,9 +94,9 @@ func (n *node) statements(ctx context.Context) (total int, err error) {
 	return strconv.Atoi(value)
 }
 
-// fill makes rooms of new owners, each with an item, and returns them.
+// fill creates rooms of new owners, each with an item, and returns them.
 func (n *node) fill(ctx context.Context, many int) (all []rooms.ID, owners []accounts.ID, err error) {
-	const each = 500 // of an owner
+	const each = 500 // rooms of an owner
 	for range (many + each - 1) / each {
 		u, err := accounts.NewUser(ids.New[node]().String()+"@example.org", "Owner", "UTC")
 		if err != nil {
@@ -129,8 +129,8 @@ func (n *node) fill(ctx context.Context, many int) (all []rooms.ID, owners []acc
 	return all, owners, errors.Join(faults...)
 }
 
-// scene reads the scene of a warm room, and counts what Redis and MariaDB are asked. The nodes beside have beats of their own, which
-// are counted in as long without scenes.
+// scene reads the scene of a warm room, and counts the commands of Redis and the statements of MariaDB. The other nodes
+// have periodic work, which is counted for the same time without scenes.
 func (b *bench) scene(ctx context.Context) (err error) {
 	n, err := b.node(ctx)
 	if err != nil {
@@ -183,7 +183,8 @@ func (b *bench) scene(ctx context.Context) (err error) {
 	return nil
 }
 
-// warm warms many rooms in a node that has just started: once when Redis has no copies, and once when it has them.
+// warm loads many rooms in a node that has just started: once when Redis has no cached copies, and once when it has
+// them.
 func (b *bench) warm(ctx context.Context) (err error) {
 	first, err := b.node(ctx)
 	if err != nil {

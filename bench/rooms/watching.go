@@ -19,29 +19,29 @@ import (
 	"github.com/stoa-dev/stoa/client"
 )
 
-// player is a guest's player, whose machine has a clock of its own, behind a slow line.
+// player is a guest's player on a machine with its own clock and a slow connection.
 type player struct {
 	mu       sync.Mutex
 	sync     client.PlaybackSync
-	skew     time.Duration // of the machine's clock
+	skew     time.Duration // deviation of the machine's clock
 	position time.Duration
 	rate     float64
 	moved    time.Time
 	pushes   chan arrival
 }
 
-// arrival is something that came at the near end of the line.
+// arrival is an event at the client's end of the connection.
 type arrival struct {
 	at   time.Time
 	data []byte
 }
 
-// delay is that of one way: 150 ms, give or take 50.
+// delay returns the delay in one direction: 150 ± 50 ms.
 func delay() time.Duration {
 	return 100*time.Millisecond + rand.N(100*time.Millisecond)
 }
 
-// play moves the player to now, has it do what it is to, and returns where it is.
+// play advances the player to now, applies its correction, and returns its position.
 func (p *player) play(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *player) play(now time.Time) time.Duration {
 	return p.position
 }
 
-// hear takes what is pushed late, in its order.
+// hear handles pushes late, in their order.
 func (p *player) hear(ctx context.Context) {
 	for {
 		select {
@@ -76,7 +76,7 @@ func (p *player) hear(ctx context.Context) {
 	}
 }
 
-// ask asks for the servers' clock over the line.
+// ask requests the servers' clock over the connection.
 func (p *player) ask(ctx context.Context, c *client.Client) error {
 	sent := time.Now().Add(p.skew)
 	time.Sleep(delay())
@@ -90,7 +90,7 @@ func (p *player) ask(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// together has ten players watch by two nodes.
+// together lets ten players watch through two nodes.
 func (b *bench) together(ctx context.Context) (err error) {
 	const players = 10
 	room, item, err := b.open(ctx)
@@ -155,7 +155,7 @@ func (b *bench) together(ctx context.Context) (err error) {
 			for _, p := range all {
 				positions = append(positions, p.play(now))
 			}
-			if now.Sub(began) > 4*time.Second { // a player that was late by the line is back by then
+			if now.Sub(began) > 4*time.Second { // by then, a player that was late has caught up
 				apart = append(apart, slices.Max(positions)-slices.Min(positions))
 			}
 		}
@@ -175,7 +175,7 @@ func (b *bench) together(ctx context.Context) (err error) {
 	return nil
 }
 
-// crowd opens a room that many guests watch by one node, or by both in turn.
+// crowd opens a room that many guests watch through one node, or through both in turn.
 func (b *bench) crowd(ctx context.Context, nodes int, typ string) (room, item string, a *audience, err error) {
 	made, item, err := b.open(ctx)
 	if err != nil {
@@ -189,11 +189,11 @@ func (b *bench) crowd(ctx context.Context, nodes int, typ string) (room, item st
 		guest, err := c.VisitRoom(ctx, made.ID, api.RoomGuestNew{Name: "Visitor"})
 		return b.nodes[i%nodes].Addr, guest.Token, api.RoomChannel(made.ID), err
 	})
-	time.Sleep(3 * time.Second) // all have been counted
+	time.Sleep(3 * time.Second) // until all are counted
 	return made.ID, item, a, err
 }
 
-// change changes what is on, which many viewers see.
+// change changes the playback, which many viewers see.
 func (b *bench) change(ctx context.Context) error {
 	room, item, a, err := b.crowd(ctx, 2, api.EventRoomPlayback)
 	defer a.leave()
@@ -220,7 +220,7 @@ func (b *bench) change(ctx context.Context) error {
 	return nil
 }
 
-// danmaku has comments fly, and the library publish the same bytes. Both servers are there all the time, and take turns.
+// danmaku sends danmaku, and publishes the same bytes with the library. Both servers run all the time, and take turns.
 func (b *bench) danmaku(ctx context.Context) (err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Program is a child that is measured. Linux only: it is looked at in /proc.
+// Program is a measured child process. Linux only: it reads /proc.
 type Program struct {
-	Addr  string // that it listens on
+	Addr  string // its listening address
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has said its last
+	ended chan struct{} // closed at the end of its output
 }
 
 // Start runs a command whose first line ends with its URL.
@@ -37,20 +37,20 @@ func Start(cmd *exec.Cmd) (*Program, error) {
 	p := &Program{Addr: lines.Text()[strings.LastIndex(lines.Text(), "/")+1:], cmd: cmd, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
-		for lines.Scan() { // what it says later must not fill the pipe
+		for lines.Scan() { // later output must not fill the pipe
 		}
 	}()
 	return p, nil
 }
 
-// Stop asks the child to end, and waits until it has.
+// Stop ends the child, and waits for its end.
 func (p *Program) Stop() error {
 	err := p.cmd.Process.Signal(syscall.SIGTERM)
 	<-p.ended
 	return errors.Join(err, p.cmd.Wait())
 }
 
-// Processor is the processor time of the child so far.
+// Processor returns the processor time of the child so far.
 func (p *Program) Processor() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Program) Processor() (time.Duration, error) {
 	return time.Duration(user+system) * tick, errors.Join(err1, err2)
 }
 
-// Resident is how many bytes of memory the child has.
+// Resident returns the child's resident memory in bytes.
 func (p *Program) Resident() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

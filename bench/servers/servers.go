@@ -1,5 +1,5 @@
-// Package servers starts a real redis-server and a real MariaDB or MySQL as children,
-// for benchmarks, and asks them what they say of themselves.
+// Package servers starts a real redis-server and a real MariaDB or MySQL as children, for benchmarks, and reads their
+// statistics.
 package servers
 
 import (
@@ -21,8 +21,8 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver
 )
 
-// Redis starts a redis-server on a free loopback port, without persistence
-// unless settings say otherwise: "--appendonly", "yes".
+// Redis starts a redis-server on a free loopback port. It has no persistence unless settings enable it: "--appendonly",
+// "yes".
 func Redis(ctx context.Context, dir string, settings ...string) (url string, stop func(), err error) {
 	addr, port, err := free()
 	if err != nil {
@@ -51,8 +51,8 @@ func MariaDB(ctx context.Context, dir string) (url string, stop func(), err erro
 	return start(ctx, dir, "mariadbd", data)
 }
 
-// MySQL starts a mysqld like MariaDB: the one that scripts/mysql.sh has left, or
-// what STOA_MYSQLD names. Its binary log is off, as MariaDB's is by default.
+// MySQL starts a mysqld like MariaDB: the one that scripts/mysql.sh has installed, or the one in STOA_MYSQLD. Its
+// binary log is off, as MariaDB's is by default.
 func MySQL(ctx context.Context, dir string) (url string, stop func(), err error) {
 	bin := os.Getenv("STOA_MYSQLD")
 	if bin == "" {
@@ -76,7 +76,7 @@ func start(ctx context.Context, dir, bin, data string, flags ...string) (url str
 	if err != nil {
 		return "", nil, err
 	}
-	tmp := data + "-tmp" // a server that starts removes the temporary tables of all others where its own are
+	tmp := data + "-tmp" // a starting server removes the temporary tables of all others in the same folder
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return "", nil, err
 	}
@@ -98,7 +98,7 @@ func start(ctx context.Context, dir, bin, data string, flags ...string) (url str
 	return "mysql://root@" + addr + "/bench", stop, err
 }
 
-// Database makes a further database on that server and returns its URL.
+// Database creates another database on that server and returns its URL.
 func Database(ctx context.Context, url, name string) (string, error) {
 	addr := strings.TrimSuffix(strings.TrimPrefix(url, "mysql://root@"), "/bench")
 	db, err := sql.Open("mysql", "root@tcp("+addr+")/")
@@ -110,8 +110,7 @@ func Database(ctx context.Context, url, name string) (string, error) {
 	return "mysql://root@" + addr + "/" + name, err
 }
 
-// Ask sends one command to a redis-server on a connection of its own and
-// returns its answer, which must not be an array.
+// Ask sends one command to a redis-server on its own connection. It returns the response, which must not be an array.
 func Ask(ctx context.Context, url string, args ...string) (string, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(url, "redis://"))
 	if err != nil {
@@ -178,7 +177,7 @@ func free() (addr, port string, err error) {
 	return addr, addr[strings.LastIndexByte(addr, ':')+1:], ln.Close()
 }
 
-// child starts cmd and returns what ends it.
+// child starts cmd and returns a function that ends it.
 func child(cmd *exec.Cmd) (stop func(), err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -1,10 +1,10 @@
-// Command size tells how large a minimal program with package cache is, and how large one that
-// does the same with otter and rueidis by hand:
+// Command size compares the size of a minimal program with package cache with that of a program that does the same with
+// otter and rueidis by hand:
 //
 //	go run ./size
 //
-// It builds both as a release is built, without symbols, and ends with an error when the first
-// is more than 1.15 times the second.
+// It builds both as a release is built, without symbols. It ends with an error if the first is more than 1.15 times as
+// large as the second.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 )
 
-// most is how many times larger a program with package cache may be.
+// most is the largest allowed ratio of the sizes.
 const most = 1.15
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// size builds the program of that name, and returns how many bytes it has.
+// size builds the program of that name, and returns its size in bytes.
 func size(dir, name string) (int64, error) {
 	file := filepath.Join(dir, name)
 	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "github.com/stoa-dev/stoa/bench/size/"+name).CombinedOutput(); err != nil {

@@ -1,6 +1,5 @@
-// Command start measures what "stoa serve" on embedded engines takes: the time
-// until it says that it is ready, and its resident memory after one log-in, on
-// the first start and on the second. Linux only: it reads /proc.
+// Command start measures "stoa serve" on embedded engines, at the first start and at the second. It measures the time
+// until the server prints that it is ready, and its resident memory after one log-in. Linux only: it reads /proc.
 //
 //	go run ./start      (in the folder bench)
 package main

@@ -1,5 +1,5 @@
-// Package turns lets ways to do the same thing take turns, so that what else the
-// machine does meets all of them.
+// Package turns lets several ways to do the same thing take turns, so that other load on the machine affects all of
+// them.
 package turns
 
 import (
@@ -17,15 +17,14 @@ type Side struct {
 	Do   func(n int)
 }
 
-// A Result has what one of it takes: medians of time and of this process' work,
-// and allocations. Whoever shares the machine makes the time longer, and the work hardly.
+// A Result has the cost of one call: medians of time and of this process' processor time, and allocations. Other load
+// on the machine makes the time longer, and hardly the processor time.
 type Result struct{ Nanos, Work, Allocs float64 }
 
-// Compare gives each side that many turns of about that length, prints and
-// returns the results.
+// Compare gives each side that many turns of about that length. It prints and returns the results.
 func Compare(rounds int, round time.Duration, sides ...Side) []Result {
 	per := make([]int, len(sides))
-	for i, s := range sides { // how many fit into a turn
+	for i, s := range sides { // number of calls that fit into a turn
 		n := 1
 		for {
 			began := time.Now()
@@ -64,16 +63,16 @@ func median(of []float64) float64 {
 	return of[len(of)/2]
 }
 
-// processor is the time that processors have worked for this process.
+// processor returns the processor time of this process.
 func processor() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // no such thing happens to oneself
+		panic(err) // impossible for the own process
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Crowd does one n times, by so many callers at once.
+// Crowd calls one n times, with so many callers at once.
 func Crowd(callers int, one func(i int)) func(n int) {
 	return func(n int) {
 		var all sync.WaitGroup

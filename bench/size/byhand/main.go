@@ -1,6 +1,6 @@
-// Command byhand is what one writes in place of package cache, with otter and rueidis: two
-// tiers, one load at a time in a process, and a message to the others for each change. What
-// goes wrong when a load and a change meet it leaves as it is.
+// Command byhand is handwritten code in place of package cache, with otter and rueidis. It has two tiers, one load at a
+// time in a process, and a message to the other processes for each change. It ignores races between a load and a
+// change.
 package main
 
 import (

@@ -1,5 +1,4 @@
-// Command stoa is a program with a cache over one real Redis, by package cache, and nothing
-// else: for its size.
+// Command stoa is a program with only a cache of package cache over one real Redis, to measure its size.
 package main
 
 import (
