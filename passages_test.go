@@ -98,7 +98,7 @@ func goPassages(name string, src []byte) (found []passage, err error) {
 					addString(arg)
 				}
 			case slices.Contains(logMethods, fun.Sel.Name) && !strings.HasSuffix(name, "_test.go"): // t.Error is not a log
-				_ = slices.ContainsFunc(n.Args, addString) // parts of the message
+				_ = slices.ContainsFunc(n.Args, addString) // arguments up to the message
 			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && slices.Contains(described, key.Name) {

@@ -894,7 +894,7 @@ func TestASocketOutlivesARenewalThatIsRefusedForNow(t *testing.T) {
 				reply = `{"id":%d,"error":{"code":109,"message":"token expired"}}`
 			} else if cmd.Connect != nil {
 				s.mu.Lock()
-				s.away = 2 // before its next renewal, after a second
+				s.away = 2 // for its next renewal, after a second
 				s.mu.Unlock()
 				reply = `{"id":%d,"connect":{"client":"c","version":"v","expires":true,"ttl":1,"subs":{"ann":{}}}}`
 			}

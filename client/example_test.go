@@ -44,7 +44,7 @@ func Example() {
 	// http.404 false
 }
 
-// When Open is called, the room is watched. The example loads earlier changes there.
+// The room is watched from the call of Open on. Earlier changes are loaded there.
 func ExampleSocket_Watch() {
 	ctx := context.Background()
 	c, err := client.New("https://stoa.example.org", client.WithTokens(api.Tokens{AccessToken: "…"}))

@@ -8,8 +8,8 @@ import (
 	"github.com/centrifugal/protocol"
 )
 
-// ErrChannel reports that the caller may not subscribe to a channel. The caller may have been removed, or the owner of
-// the channel may have ended.
+// ErrChannel reports that the caller may not subscribe to a channel. The caller may have been removed, or its
+// room or group may have ended.
 var ErrChannel = errors.New("the channel is not open to the caller")
 
 // unsubscribedForNow is the smallest code of an ended subscription that the client renews.
@@ -84,7 +84,7 @@ func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood
 	case <-ctx.Done():
 		leave, cancel := within(context.WithoutCancel(ctx), helloTime)
 		defer cancel()
-		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // may be closed
+		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // the link may be closed
 		err = ctx.Err()
 	}
 	select {

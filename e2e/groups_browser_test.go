@@ -487,7 +487,7 @@ func TestAGroupIsShownAsItWasChangedLast(t *testing.T) {
 		p.says(css, want)
 		p.do(chromedp.Evaluate[chromedp.Void](`late()`))
 		ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"Do you see it?"}`)
-		p.says(".stream", "Do you see it?") // drawn together with it
+		p.says(".stream", "Do you see it?") // the page draws both together
 		if got := p.text(css); !strings.Contains(got, want) {
 			t.Errorf("%s says %q, want %q", css, got, want)
 		}

@@ -20,7 +20,7 @@ const (
 	crowd    = 64 // concurrent callers
 	batchOf  = 32 // keys read at once
 	herdOf   = 1_000
-	slow     = 20 * time.Millisecond  // time of the source of a herd
+	slow     = 20 * time.Millisecond  // time of a load in a herd
 	weighed  = 20_000                 // number of entries
 	patience = 250 * time.Millisecond // for another node to receive a drop
 )

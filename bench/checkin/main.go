@@ -92,7 +92,7 @@ func main() {
 
 // run calls do with running servers and a node.
 func (b *bench) run(do func(context.Context, machine) error) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // removes servers and folder also then
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // so that servers and folder are removed
 	defer stop()
 	if b.dir, err = os.MkdirTemp(b.dir, "stoa-bench-*"); err != nil {
 		return err

@@ -97,7 +97,7 @@ func get(tokens []string, path string) func(n int) []byte {
 	return func(n int) []byte { return all[n%len(all)] }
 }
 
-// post prepares a check-in of each user in turn; each has a new key.
+// post prepares a check-in of each user in turn; with keyed, each has a new key.
 func post(tokens []string, keyed bool) func(n int) []byte {
 	const body = `{"words":10,"minutes":5}`
 	heads, rest := make([][]byte, len(tokens)), fmt.Appendf(nil, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)

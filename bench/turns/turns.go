@@ -67,7 +67,7 @@ func median(of []float64) float64 {
 func processor() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // impossible for the own process
+		panic(err) // cannot fail for this process
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -198,7 +198,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	_, err = a.push.Key(ctx)       // stores the key, so that no read of it writes
 	if !bytes.Equal(origin, key) { // the secret was rotated
-		if err != nil { // the key must be stored before the previous secret is removed
+		if err != nil { // the key must be stored before the earlier secret may be removed
 			return nil, err
 		}
 		if err := useSecret(ctx, a.db, key); err != nil {

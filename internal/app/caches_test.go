@@ -39,7 +39,7 @@ func TestEveryEventThatACachedFamilyNamesDropsIt(t *testing.T) {
 			if _, ok := used[f.Pattern]; !ok {
 				t.Errorf("%s is declared and no cache uses it", f.Pattern)
 			}
-			if len(f.Doc.InvalidatedBy) == 0 && f.Pattern != "playback:{key}" { // a playback address never changes
+			if len(f.Doc.InvalidatedBy) == 0 && f.Pattern != "playback:{key}" { // an item's source never changes
 				t.Errorf("nothing drops %s", f.Pattern)
 			}
 		}

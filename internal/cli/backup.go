@@ -96,7 +96,7 @@ func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(part) }() // in case it has not become the database
+	defer func() { _ = os.Remove(part) }() // if it has not become the database
 	if err := copyFile(cmd.File, part); errors.Is(err, fs.ErrNotExist) {
 		return usage{err}
 	} else if err != nil {

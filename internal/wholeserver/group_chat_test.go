@@ -133,7 +133,7 @@ func TestWhoHasAGroupOpenCostsSQLNothing(t *testing.T) {
 			t.Fatalf("subscribe: %s", got)
 		}
 		w.heard()
-		// A change without an effect on subscriptions is ignored.
+		// A row that no check reads makes no difference.
 		_, err = f.db.ExecContext(t.Context(), "DELETE FROM chat_members WHERE user_id = ? AND conversation = ?", f.bobID, made.Group.ID)
 		must(t, err)
 		bubble.Sleep(100 * time.Second) // three checks and more
@@ -190,7 +190,7 @@ func TestWhoSubscribesAsSQLGoesAwayIsAskedToSubscribeAgain(t *testing.T) {
 		defer db.Close()
 		w := (&frames{Server: p.nodes[1]}).open(t, "")
 		w.connect(eve.c.Tokens().AccessToken)
-		p.wires[1].Delay(200 * time.Millisecond) // the node of the channel
+		p.wires[1].Delay(200 * time.Millisecond) // delays the channel's subscription
 		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(made.Group.ID)+`"}}`)
 		bubble.Sleep(100 * time.Millisecond)
 		_, err = db.ExecContext(ctx, "ALTER TABLE chat_members RENAME TO away")

@@ -273,7 +273,7 @@ func TestAFieldThatAnOperationDoesNotTakeIsRefusedByName(t *testing.T) {
 			continue
 		}
 		w.closed(o, "body", o.body, 0)
-		if strings.HasPrefix(o.path, "/v1/service/") { // these accept no user at all
+		if strings.HasPrefix(o.path, "/v1/service/") { // no user may call these
 			continue
 		}
 		before := w.rows()
@@ -476,7 +476,7 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 		for _, media := range kinds {
 			r := o.request(t, nil)
 			r.media = media
-			isPicture := !o.json() && strings.HasPrefix(media, "image/") // before its bytes are checked
+			isPicture := !o.json() && strings.HasPrefix(media, "image/") // accepted until its bytes are checked
 			if a := w.asMal(r); a.status != http.StatusUnsupportedMediaType && (!isPicture || a.status != http.StatusUnprocessableEntity && a.status != http.StatusNotFound) {
 				t.Errorf("%s as %q: got %d %s", o, media, a.status, a.body)
 			}

@@ -605,7 +605,7 @@ func readOperations(t testing.TB, s *testkit.Server) (ops []op) {
 			}
 			inPath := slices.DeleteFunc(slices.Clone(o.params), func(p param) bool { return p.In != "path" })
 			if len(inPath) != strings.Count(path, "{") {
-				t.Errorf("%s has the parameters %v in its path", o, inPath) // the value would be ignored
+				t.Errorf("%s has the parameters %v in its path", o, inPath) // it would be read as empty
 			}
 			_, o.stream = m.Responses["200"].Content["text/event-stream"]
 			ops = append(ops, o)

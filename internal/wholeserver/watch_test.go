@@ -70,7 +70,7 @@ func TestTheGoClientWatchesARoom(t *testing.T) {
 		bubble.Sleep(10 * time.Second)
 		says("closed, open false, said")
 
-		c.must(bob.Block(t.Context(), id(c.people[2]))) // her channel changes from here on
+		c.must(bob.Block(t.Context(), id(c.people[2]))) // his channel changes from here on
 		bubble.Sleep(5 * time.Second)
 		says("closed, open false, said")
 

@@ -85,7 +85,7 @@ func year(now time.Time, rules checkin.Settings) []story {
 			case back == since:
 				here = true // the first check-in creates the account
 			case i == ada && back <= 30:
-				here = back > 0 && !adasGaps[back] // the visitor has not checked in today
+				here = back > 0 && !adasGaps[back] // today is left to the visitor
 			case back == 0:
 				here = run > 0 && at.Before(now.Add(-10*time.Minute))
 			case back <= run:

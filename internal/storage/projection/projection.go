@@ -635,7 +635,7 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	}
 	note := makeMark(p.applied.Load(), signNone)
 	if err := p.sql.write(ctx, p.cfg.Node, note); err != nil {
-		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // the row is not important
+		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // then no row can be written either
 		return
 	}
 	p.note, p.noted = note, now
@@ -689,7 +689,7 @@ func (p *Projection[Change, State]) await(marks, stale map[string]string, away b
 			if mark != was.mark {
 				p.awaited[node] = standing{mark, now}
 			}
-		case hasSign(mark, signBehind): // it lives, or a node has replayed for it and removed its mark
+		case hasSign(mark, signBehind): // it lives, or a node replays for it and removes its mark
 		case mark != was.mark:
 			delete(p.awaited, node)
 		case now.Sub(was.since) > dead:

@@ -500,7 +500,7 @@ func TestACommitThatGoesOnWithoutItsConnectionIsApplied(t *testing.T) {
 		d.mark(t, "n2")
 		d.Begin(at)
 		d.Unsure(at, 2)
-		bubble.Sleep(2 * time.Second) // its first check
+		bubble.Sleep(2 * time.Second) // until its first check
 		if stop(); d.markOf(t, "n1") == "" {
 			t.Error("the node took its mark away, and a commit may be under way")
 		}

@@ -274,7 +274,7 @@ type pushed struct {
 	*testkit.Server
 	service  *pushService
 	ann, bob *client.Client
-	chat     string // the chat of bob with ann
+	chat     string // ann's chat with bob
 	n        int
 }
 
