@@ -320,7 +320,7 @@ func TestStoaOnTheShippedClusterSettings(t *testing.T) {
 	p.arrive(t, 3)
 	nodes[1].Restart()
 	p.right(t)
-	// A slot with a user's days is migrating to another node, and does not finish.
+	// A slot with a user's days is migrating to another node, and stays in this state.
 	var source, target *redistest.Instance
 	var key string
 	for n := 0; key == ""; n++ {

@@ -47,7 +47,7 @@ var (
 
 const (
 	friends = 200
-	counted = 20 * time.Second // time in which heartbeats are counted
+	counted = 20 * time.Second // how long heartbeats are counted
 )
 
 func main() {

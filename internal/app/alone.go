@@ -23,7 +23,7 @@ func (c Config) CheckThere() error {
 		return nil
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // opening the database reports other faults
+		return nil // opening reports other faults
 	}
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs

@@ -28,7 +28,7 @@ type stage struct {
 	ctx     context.Context //nolint:containedctx // a stage is one call of Fill
 	db      *sqldb.DB
 	clock   *clock
-	now     time.Time // the time at which the demo is filled
+	now     time.Time // the time of the fill
 	stories []story
 	users   []accounts.User
 
