@@ -115,7 +115,12 @@ func runPage(t *testing.T, file string, atLeast int, replaces []string) {
 			values[name] = b
 		}
 	}
-	replacements := []string{"Europe/Athens", "", "--wait 5s", "--wait 60s", "http://127.0.0.1:8080", "http://" + first}
+	// If the date changed while the commands run, the responses would have another date.
+	zone := "Europe/Athens"
+	if clock := (civil.Clock{Zone: zone}); clock.Today(time.Now()) != clock.Today(time.Now().Add(5*time.Minute)) {
+		zone = "Asia/Tokyo"
+	}
+	replacements := []string{"Europe/Athens", zone, "--wait 5s", "--wait 60s", "http://127.0.0.1:8080", "http://" + first}
 	if reason := cannotRunJS(); reason != "" {
 		t.Log("programs in JavaScript are left out: ", reason)
 		keep := len(blocks)
@@ -125,7 +130,7 @@ func runPage(t *testing.T, file string, atLeast int, replaces []string) {
 			}
 		}
 		blocks, shown = blocks[:keep], shown[:keep]
-	} else if programs, _ := programs(t, file, "js"); len(programs) > 0 { // so that it has the packages that they import
+	} else if programs, _ := programs(t, file, "js"); len(programs) > 0 { // the folder has the packages that they import
 		dir := jsFolder(t)
 		name, _, _ := strings.Cut(strings.TrimPrefix(programs[0].text, "// "), "\n")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(programs[0].text), 0o600); err != nil {
@@ -133,12 +138,6 @@ func runPage(t *testing.T, file string, atLeast int, replaces []string) {
 		}
 		replacements = append(replacements, "npm install --silent centrifuge ws", "cd '"+dir+"'")
 	}
-	// If the date changed while the commands run, the responses would have another date.
-	zone := "Europe/Athens"
-	if clock := (civil.Clock{Zone: zone}); clock.Today(time.Now()) != clock.Today(time.Now().Add(5*time.Minute)) {
-		zone = "Asia/Tokyo"
-	}
-	replacements[1] = zone
 	logs := t.TempDir()
 	var script strings.Builder
 	script.WriteString(`set -euo pipefail
