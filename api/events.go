@@ -137,7 +137,7 @@ var EventVersions = map[string][]string{
 	EventChatStands:       {"seq", "rev"},
 	EventPresenceChanged:  {"version"},
 	EventNoticeNew:        {"notice.seq"},
-	EventNoticeRead:       {"last", "read"}, // each grows by itself
+	EventNoticeRead:       {"version"},
 	EventTransferUpdated:  {"updated"},
 	EventTransferProgress: {"received"},
 	EventRoomChanged:      {"version"},

@@ -68,6 +68,7 @@ type NoticeCounts struct {
 	Categories map[string]int `json:"categories" doc:"by what stands before the dot of a kind: friend, group, account, announcement; those with none are left out"`
 	Last       int64          `json:"last" doc:"the highest number so far"`
 	Read       int64          `json:"read" doc:"all up to this number are read"`
+	Version    int64          `json:"version" doc:"increases with each change: ignore counts with a lower version"`
 }
 
 // NoticeNew is the data of notice.new.

@@ -36,7 +36,7 @@ var (
 	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", events.Payload(
 		api.EventAccountUpdated, api.EventAccountNotice, api.EventSessionOpened,
 		api.EventSessionEnded, api.EventNoticeNew, api.EventNoticeRead),
-		keyspace.Doc{Purpose: "events of an account, its sessions and notices", MaxBytes: 8 << 10, Version: 3})
+		keyspace.Doc{Purpose: "events of an account, its sessions and notices", MaxBytes: 8 << 10, Version: 4})
 
 	loginFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),

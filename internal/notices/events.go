@@ -75,7 +75,7 @@ func (n Notice) wire(who accounts.Profiles) api.Notice {
 }
 
 func (c Counts) wire() api.NoticeCounts {
-	return api.NoticeCounts{Unread: c.unread(), Categories: c.Categories, Last: c.Newest, Read: c.Seen}
+	return api.NoticeCounts{Unread: c.unread(), Categories: c.Categories, Last: c.Newest, Read: c.Seen, Version: c.Version}
 }
 
 // word inserts the texts of announcements, in the language of the caller or else of the user of each notice.

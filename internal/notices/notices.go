@@ -68,6 +68,7 @@ type Entry struct {
 type Counts struct {
 	Categories   map[string]int // without categories that have none
 	Newest, Seen int64          // the highest number so far; the number up to which all are read
+	Version      int64          // increases with each change of the list, but not when a notice expires
 }
 
 // Category returns the part of a kind that unread counts are grouped by.

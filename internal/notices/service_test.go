@@ -244,6 +244,71 @@ func TestNoNoticeAppearsBelowOneThatWasShown(t *testing.T) {
 	})
 }
 
+// Changes on several connections are published in any order. The counts with the highest version are those of SQL.
+func TestCounts_HighestVersionIsTheNewest(t *testing.T) {
+	eachEngine(t, func(t *testing.T, w *world) {
+		ctx, ann := t.Context(), ids.New[accounts.User]()
+		const notices = 12
+		for i := range notices {
+			w.tell(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: fmt.Sprint("account:", i)})
+		}
+		before, err := w.Counts(ctx, ann)
+		w.must(err)
+		sub := w.bus.Subscribe(ctx, ann.String())
+		defer sub.Close()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		unread := map[int64]int{before.Version: before.unread()}
+		add := func(version int64, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if other, found := unread[version]; found && other != n {
+				t.Errorf("version %d has %d and %d unread notices", version, n, other)
+			}
+			unread[version] = n
+		}
+		for seq := int64(1); seq <= notices; seq++ {
+			all.Go(func() {
+				if seq%3 == 0 {
+					err := w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+						return w.Withdraw(ctx, tx, Told{ann, fmt.Sprint("account:", seq-1)})
+					})
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				c, err := w.Read(ctx, ann, seq)
+				if err != nil {
+					t.Error(err)
+				}
+				add(c.Version, c.unread())
+			})
+		}
+		all.Wait()
+		for range notices {
+			var c api.NoticeCounts
+			w.must(json.Unmarshal(redistest.Wait(t, sub.C).Data, &c))
+			add(c.Version, c.Unread)
+		}
+		for i := range int64(notices + 1) {
+			if n, found := unread[before.Version+i]; !found || n != notices-int(i) {
+				t.Errorf("version %d: %d unread notices (%t), want %d", before.Version+i, n, found, notices-i)
+			}
+		}
+		after, err := w.Mark(ctx, ann, notices)
+		w.must(err)
+		again, err := w.Read(ctx, ann, 1)
+		w.must(err)
+		w.tell(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "account:new"})
+		last, err := w.Counts(ctx, ann)
+		w.must(err)
+		if got := []int64{after.Version, again.Version, last.Version}; !slices.Equal(got, []int64{before.Version + notices + 1, after.Version, after.Version + 1}) {
+			t.Errorf("versions after mark, a repeated read and a new notice: %d, from %d", got, before.Version+notices)
+		}
+	})
+}
+
 func TestPagesHaveEveryNoticeOnce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, w *world) {
 		ann := ids.New[accounts.User]()

@@ -27,7 +27,7 @@ func inTx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sq
 const atOnce = 500
 
 var (
-	lists   = sqldb.Upsert{Table: "notice_lists", Columns: []string{"user_id", "newest", "seen"}, Key: []string{"user_id"}, Set: []string{"newest = newest + {new.newest}"}}
+	lists   = sqldb.Upsert{Table: "notice_lists", Columns: []string{"user_id", "newest", "seen", "version"}, Key: []string{"user_id"}, Set: []string{"newest = newest + {new.newest}", "version = version + 1"}}
 	columns = []string{"user_id", "seq", "kind", "source", "subject", "data", "at", "expires", "read_at"}
 	// The numbers are new, so only a source can be a duplicate.
 	inserts = sqldb.Upsert{Table: "notices", Columns: columns, Key: []string{"user_id", "source"}}
@@ -73,7 +73,7 @@ func number(ctx context.Context, tx *sqldb.Tx, made []Notice, many map[accounts.
 	for _, n := range made {
 		if len(users) == 0 || users[len(users)-1] != n.User {
 			users = append(users, n.User)
-			args = append(args, n.User, many[n.User], 0)
+			args = append(args, n.User, many[n.User], 0, 1)
 		}
 	}
 	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(lists).For(len(users)), args...); err != nil {
@@ -170,18 +170,19 @@ func pending(ctx context.Context, q sqldb.Querier, places []Place) ([]Notice, er
 	return sqldb.Collect(rows, err, scanNotice)
 }
 
-// count returns the unread counts of users, with two statements for all.
+// count returns the unread counts of users, with two statements for all. It reads the version first, so that counts are
+// never older than their version.
 func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]Counts, error) {
 	all := make(map[accounts.ID]Counts, len(users))
 	for _, u := range users {
 		all[u] = Counts{Categories: map[string]int{}}
 	}
 	unread := false
-	rows, err := q.QueryContext(ctx, "SELECT user_id, newest, seen FROM notice_lists WHERE user_id IN (?)", bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, newest, seen, version FROM notice_lists WHERE user_id IN (?)", bun.List(users))
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		c := Counts{Categories: map[string]int{}}
-		err := rows.Scan(&u, &c.Newest, &c.Seen)
+		err := rows.Scan(&u, &c.Newest, &c.Seen, &c.Version)
 		all[u] = c
 		unread = unread || c.Newest > c.Seen
 		return err
@@ -203,13 +204,23 @@ func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acco
 
 // mark moves the mark of a user forward, and reports whether it moved.
 func mark(ctx context.Context, tx *sqldb.Tx, user accounts.ID, upTo int64) (bool, error) {
-	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notice_lists SET seen = CASE WHEN newest < ? THEN newest ELSE ? END WHERE user_id = ? AND seen < ? AND seen < newest", upTo, upTo, user, upTo))
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notice_lists SET seen = CASE WHEN newest < ? THEN newest ELSE ? END, version = version + 1 WHERE user_id = ? AND seen < ? AND seen < newest", upTo, upTo, user, upTo))
+}
+
+// increaseVersions increases the versions of users' lists, and locks them. Call it before a change of notices, because
+// number locks in that order too.
+func increaseVersions(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE notice_lists SET version = version + 1 WHERE user_id IN (?)", bun.List(users))
+	return err
 }
 
 // readOne marks one notice as read, and reports whether it was unread. It returns ErrNotice if there is none.
 func readOne(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (bool, error) {
 	n, err := one(ctx, tx, user, seq)
 	if err != nil || n.Read != 0 {
+		return false, err
+	}
+	if err := increaseVersions(ctx, tx, user); err != nil {
 		return false, err
 	}
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notices SET read_at = ? WHERE user_id = ? AND seq = ? AND read_at = 0", tx.Now().UnixMilli(), user, seq))
@@ -229,6 +240,9 @@ func deleteTold(ctx context.Context, tx *sqldb.Tx, list []Told) (users []account
 		}
 		if len(found) == 0 {
 			continue
+		}
+		if err := increaseVersions(ctx, tx, found...); err != nil {
+			return nil, err
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM notices WHERE "+where, args...); err != nil {
 			return nil, err

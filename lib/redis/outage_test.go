@@ -388,13 +388,18 @@ func TestCluster_SlotWithoutOwnerKeepsBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A new client gets the present state of the cluster.
-	db = redistest.Open(t, c.URL)
-	for i, r := range db.DoMulti(t.Context(), cmds) {
-		if own := i == 7; own != errors.Is(r.Err, redis.ErrUnavailable) || !own && r.Err != nil {
-			t.Errorf("key %d: %v", i, r.Err)
+	// A new client gets the present state of the cluster. On a machine that stalls, the masters may take each other for
+	// failed, and then the other slots have no master for a while.
+	eventually.True(t, "only the command of the slot without an owner fails", func() bool {
+		db := redistest.Open(t, c.URL)
+		for i, r := range db.DoMulti(t.Context(), cmds) {
+			if own := i == 7; own != errors.Is(r.Err, redis.ErrUnavailable) || !own && r.Err != nil {
+				t.Logf("key %d: %v", i, r.Err)
+				return false
+			}
 		}
-	}
+		return true
+	})
 }
 
 func TestCluster_DeadOwnerKeepsOtherSlots(t *testing.T) {

@@ -1,0 +1,1 @@
+ALTER TABLE notice_lists DROP COLUMN version
