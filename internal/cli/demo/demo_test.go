@@ -73,6 +73,31 @@ func visitor(t *testing.T, s *testkit.Server, db *sqldb.DB, i int, key string) *
 	return c
 }
 
+// The story of the cast depends on the day of the demo. On each day, a group is older than its first message.
+func TestStage_GroupsBeginAfterFriendshipsAndBeforeMessages(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 11, 1, 4, 45, 0, 0, time.UTC)
+	for i := range 40 {
+		s := &stage{now: first.AddDate(0, 0, i)}
+		s.stories = year(s.now, rules)
+		s.befriend()
+		for _, c := range chats {
+			if c.group == nil {
+				continue
+			}
+			created := s.created(c.group)
+			for _, m := range c.group.members {
+				if friends := s.friends[[2]int{c.group.owner, m}]; friends <= created {
+					t.Errorf("on %s, %s of %s ago invites %s, a friend for %s", s.now.Format(time.DateOnly), c.group.name, created, cast[m].name, friends)
+				}
+			}
+			if said := c.lines[0].ago; said >= created-3*time.Hour {
+				t.Errorf("on %s, %s is created %s ago, and its first message is of %s ago", s.now.Format(time.DateOnly), c.group.name, created, said)
+			}
+		}
+	}
+}
+
 func TestDemo_ShowsEachAreaWithoutContradictions(t *testing.T) {
 	t.Parallel()
 	cfg := app.Config{Data: t.TempDir(), Checkin: rules}

@@ -36,6 +36,7 @@ type stage struct {
 	service     *client.Client
 	clients     map[int]*client.Client
 	seen        map[accounts.ID]time.Time
+	friends     map[[2]int]time.Duration // how long two members of the cast have been friends
 	friendships int
 	messages    int
 
@@ -164,9 +165,19 @@ func (s *stage) both(a, b int) time.Duration {
 	return min(s.now.Sub(s.stories[a].joined), s.now.Sub(s.stories[b].joined)) - time.Hour
 }
 
+// created returns how long a group has existed. Its owner invites friends only.
+func (s *stage) created(g *group) time.Duration {
+	ago := g.ago
+	for _, i := range g.members {
+		ago = min(ago, s.friends[[2]int{g.owner, i}]-time.Hour)
+	}
+	return ago
+}
+
 // befriend creates friendships over the months: of Ada, and of neighbours in the cast. Some requests stay pending, and
 // Ada blocks a user.
 func (s *stage) befriend() {
+	s.friends = map[[2]int]time.Duration{}
 	for _, f := range friends {
 		from, to := ada, f.who
 		if f.asks {
@@ -218,7 +229,9 @@ func (s *stage) meet(from, to int, ago time.Duration, message string) {
 	ago = min(ago, s.both(from, to))
 	request := s.ask(from, to, ago, message)
 	s.friendships++
-	s.at(ago-7*time.Hour, func() error {
+	since := ago - 7*time.Hour
+	s.friends[[2]int{from, to}], s.friends[[2]int{to, from}] = since, since
+	s.at(since, func() error {
 		_, err := s.as(to).AcceptFriend(s.ctx, *request, api.FriendRequestAccept{})
 		return err
 	})
@@ -231,10 +244,7 @@ func (s *stage) converse(c *chat) {
 	if g := c.group; g != nil {
 		var id string
 		others = slices.DeleteFunc(append([]int{g.owner}, g.members...), func(i int) bool { return i == ada })
-		ago := g.ago
-		for _, i := range g.members {
-			ago = min(ago, s.both(g.owner, i)-24*time.Hour)
-		}
+		ago := s.created(g)
 		in = func(int) string { return client.ChatIn(id) }
 		s.at(ago, func() error {
 			var members []string
