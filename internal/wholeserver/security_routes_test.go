@@ -1,6 +1,7 @@
 package wholeserver
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -129,6 +130,41 @@ func (w *world) refused(o op, token string, a answer) {
 	w.t.Helper()
 	if a.status != http.StatusUnauthorized || !strings.HasPrefix(a.header.Get("Www-Authenticate"), "Bearer ") {
 		w.t.Errorf("%s with a token that is %s: got %d %s", o, token, a.status, a.body)
+	}
+}
+
+// TestGet_ChangesNothing sends every GET as the owner of the resources, who has drawn no card yet.
+func TestGet_ChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.populate()
+	token := w.ann.AccessToken
+	w.must("DELETE", "/v1/me/card", token, nil)
+	before := w.rows()
+	succeeded := 0
+	for _, o := range w.ops {
+		if o.method != http.MethodGet {
+			continue
+		}
+		values := map[string]any{}
+		for _, p := range o.places() {
+			if p.in == "path" {
+				values[p.String()] = cmp.Or(w.belongs[p.name], w.belongs["group "+p.name], w.belongs["room "+p.name])
+			}
+		}
+		r := o.request(t, values)
+		r.token = token
+		if w.send(r).ok() {
+			succeeded++
+		}
+	}
+	changed := slices.DeleteFunc(before.changes(w.rows()), func(row string) bool {
+		return strings.Contains(row, " room_playback: ") // a read may load the state into Redis, with a new generation
+	})
+	if len(changed) > 0 {
+		t.Errorf("GET requests changed\n%s", strings.Join(changed, "\n"))
+	}
+	if succeeded < 40 {
+		t.Errorf("%d GET requests succeeded: the walk is broken", succeeded)
 	}
 }
 
