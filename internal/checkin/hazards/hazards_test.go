@@ -106,13 +106,13 @@ var scenarios = []scenario{{
 		ann := p.Open("UTC")
 		p.CheckIn(ann)
 		p.at("2026-11-21 12:00")
-		p.want("told to be the first:", p.AtOnce(ann, 2), 1)
+		p.want("reported as the day's first:", p.AtOnce(ann, 2), 1)
 		p.streak(ann, 2)
 		p.total(ann, 2)
 	},
 }, {
-	hole:  "abort in mid-sequence and retry",
-	story: "The second day's tap is cut off, at another command for each of four users, and made again.",
+	hole:  "abort between two commands and retry",
+	story: "For each of four users the second day's tap ends at another command, and is retried.",
 	play: func(p *play) {
 		p.at("2026-11-20 12:00")
 		users := []user{p.Open("UTC"), p.Open("UTC"), p.Open("UTC"), p.Open("UTC")}
@@ -130,11 +130,11 @@ var scenarios = []scenario{{
 				wrong++
 			}
 		}
-		p.want("of four users stand wrong:", wrong, 0)
+		p.want("wrong users among four:", wrong, 0)
 	},
 }, {
 	hole:  "a streak never falls to 0",
-	story: "Two days, and then none for a week.",
+	story: "A user checks in on two days, and then not for a week.",
 	play: func(p *play) {
 		p.at("2026-11-10 12:00")
 		ann := p.Open("UTC")
@@ -144,7 +144,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "dead streaks on the board",
-	story: "Ann had two days last week; Ben has one, today.",
+	story: "Ann checked in on two days last week; Ben checks in today.",
 	play: func(p *play) {
 		p.at("2026-11-10 12:00")
 		ann, ben := p.Open("UTC"), p.Open("UTC")
@@ -154,7 +154,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "recovery without daily keys",
-	story: "Ten days; Redis is emptied and recovered; the eleventh.",
+	story: "A user has ten days; Redis is emptied and recovered; the user checks in on the eleventh.",
 	play: func(p *play) {
 		p.at("2026-11-01 12:00")
 		ann := p.Open("UTC")
@@ -166,7 +166,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "acknowledged before persisted",
-	story: "A check-in is answered, and Redis lost the moment after.",
+	story: "Redis is lost right after the response to a check-in.",
 	play: func(p *play) {
 		p.at("2026-11-20 12:00")
 		ann := p.Open("UTC")
@@ -178,7 +178,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "the nightly job overwrites good SQL with an emptied Redis",
-	story: "Three days are in SQL; Redis is emptied before the job of the night, and recovered after it.",
+	story: "Three days are in SQL; Redis is emptied before the nightly job, and recovered after it.",
 	play: func(p *play) {
 		p.at("2026-11-18 12:00")
 		ann := p.Open("UTC")
@@ -192,7 +192,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "UPDATE without INSERT",
-	story: "The first check-in of a month that has no row yet; Redis is emptied afterwards.",
+	story: "A user checks in for the first time in a month without a row; then Redis is emptied.",
 	play: func(p *play) {
 		p.at("2026-11-30 12:00")
 		ann := p.Open("UTC")
@@ -216,7 +216,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "days of 86,400,000 ms",
-	story: "Half past eleven at night in Berlin, on a Saturday and on the Sunday of 25 hours after it.",
+	story: "A user in Berlin checks in at 23:30 on a Saturday and on the Sunday after it, which has 25 hours.",
 	zone:  "Europe/Berlin",
 	play: func(p *play) {
 		p.at("2026-10-24 21:30")
@@ -228,18 +228,18 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "the server's zone",
-	story: "Auckland, at two in the afternoon and at one in the following night: two days there, one in UTC.",
+	story: "A user in Auckland checks in at 14:00 and at 01:00 of the next day, which are one day in UTC.",
 	play: func(p *play) {
 		p.at("2026-11-21 01:00")
 		ann := p.Open("Pacific/Auckland")
 		p.CheckIn(ann)
 		p.at("2026-11-21 12:00")
-		p.want("told to be the first:", p.CheckIn(ann), true)
+		p.want("reported as the day's first:", p.CheckIn(ann), true)
 		p.streak(ann, 2)
 	},
 }, {
-	hole:  "a change of zone",
-	story: "Noon in Auckland on the 21st, a flight, noon in Honolulu on the 22nd.",
+	hole:  "a change of time zone",
+	story: "A user checks in at noon in Auckland on the 21st, and at noon in Honolulu on the 22nd.",
 	play: func(p *play) {
 		p.at("2026-11-20 23:00")
 		ann := p.Open("Pacific/Auckland")
@@ -250,8 +250,8 @@ var scenarios = []scenario{{
 		p.streak(ann, 2)
 	},
 }, {
-	hole:  "clocks of nodes that differ",
-	story: "After midnight a tap on one node, then one on a node that is a minute behind: it is yesterday there.",
+	hole:  "different clocks of nodes",
+	story: "After midnight a user taps at one node, and then at a node a minute behind, where it is yesterday.",
 	play: func(p *play) {
 		p.at("2026-11-19 12:00")
 		ann := p.Open("UTC")
@@ -263,7 +263,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "late events",
-	story: "Yesterday's tap arrives two minutes after midnight, and today's has overtaken it.",
+	story: "Yesterday's tap arrives two minutes after midnight, after today's tap.",
 	play: func(p *play) {
 		p.at("2026-11-19 12:00")
 		ann := p.Open("UTC")
@@ -274,8 +274,8 @@ var scenarios = []scenario{{
 		p.streak(ann, 3)
 	},
 }, {
-	hole:  "days that are made up",
-	story: "The 19th and the 21st; then the 20th is made up.",
+	hole:  "made-up days",
+	story: "A user checks in on the 19th and the 21st, and then makes up the 20th.",
 	play: func(p *play) {
 		p.at("2026-11-19 12:00")
 		ann := p.Open("UTC")
@@ -287,7 +287,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "the order of bits",
-	story: "The 3rd of November, looked at on 25 December, when Redis no longer has that month.",
+	story: "A user reads the 3rd of November on 25 December, when Redis no longer has that month.",
 	play: func(p *play) {
 		p.at("2026-11-03 12:00")
 		ann := p.Open("UTC")
@@ -298,7 +298,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "ties go by the bytes of ids",
-	story: "Two users have one day each; whose id is smaller was there first.",
+	story: "Two users have one day each; the user with the smaller id was first.",
 	play: func(p *play) {
 		p.at("2026-11-20 12:00")
 		ann, ben := p.Open("UTC"), p.Open("UTC")
@@ -306,11 +306,11 @@ var scenarios = []scenario{{
 		p.CheckIn(first)
 		p.at("2026-11-20 12:01")
 		p.CheckIn(second)
-		p.want("who was first is above:", p.Top()[0] == first, true)
+		p.want("the earlier user is above:", p.Top()[0] == first, true)
 	},
 }, {
 	hole:  "six keys in six slots",
-	story: "On a cluster a script may touch the keys of one slot, and only so is a change whole.",
+	story: "In a cluster, a change is atomic only if all its keys are in one slot.",
 	play: func(p *play) {
 		p.at("2026-11-20 12:00")
 		ann := p.Open("UTC")
@@ -319,7 +319,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "double writes drift",
-	story: "A node dies between the record in Redis and its second write, to SQL; Redis is emptied.",
+	story: "A node dies between its write to Redis and its write to SQL; then Redis is emptied.",
 	play: func(p *play) {
 		p.at("2026-11-19 12:00")
 		ann := p.Open("UTC")
@@ -333,17 +333,17 @@ var scenarios = []scenario{{
 	},
 }, {
 	hole:  "a missing key is read as “not signed”",
-	story: "Who has checked in today taps again after Redis was emptied.",
+	story: "A user checks in, Redis is emptied, and the user taps again.",
 	play: func(p *play) {
 		p.at("2026-11-20 12:00")
 		ann := p.Open("UTC")
 		p.days(ann, 20, 20)
 		p.Empty()
-		p.want("told to be the first:", p.CheckIn(ann), false)
+		p.want("reported as the day's first:", p.CheckIn(ann), false)
 	},
 }, {
 	hole:  "outage mode races the rebuild",
-	story: "Redis was away. Ben checks in at the moment at which what SQL has is taken to Redis.",
+	story: "After an outage of Redis, Ben checks in while the data of SQL is copied to Redis.",
 	play: func(p *play) {
 		p.at("2026-11-20 12:00")
 		ann, ben := p.Open("UTC"), p.Open("UTC")
