@@ -40,7 +40,7 @@ var layers = [][]string{
 	{"lib/cache/internal/shapes", "lib/cache/internal/slots"},
 	{"lib/cache"},
 	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect"},
-	{"internal/base/errs", "internal/base/fairqueue", "internal/base/clientnet", "internal/base/leaktest", "internal/base/origin", "internal/httpapi/assets", "internal/base/i18n", "internal/qr", "internal/base/words", "internal/base/weblink"},
+	{"internal/base/errs", "internal/base/fairqueue", "internal/base/clientnet", "internal/base/leaktest", "internal/base/origin", "internal/httpapi/assets", "internal/httpapi/openapi", "internal/base/i18n", "internal/qr", "internal/base/words", "internal/base/weblink"},
 	{"internal/base/ids", "internal/base/civil", "internal/config", "internal/obs"},
 	{"internal/realtime/events", "internal/base/cursor"},
 	{"internal/storage/migrations"},

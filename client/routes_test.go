@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 )
 
 // notOneCall lists the methods that send no request or several ones, and have tests of their own.
@@ -180,6 +181,9 @@ func operations(t *testing.T) map[string]operation {
 		Paths map[string]map[string]operation
 	}
 	text, err := os.ReadFile("../docs/reference/openapi.json")
+	if err == nil {
+		text, err = openapi.Expand(text)
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &doc)
 	}

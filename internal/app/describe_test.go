@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 )
 
 // Generators of clients depend on these properties of the description.
@@ -45,7 +46,11 @@ func TestTheDescriptionIsFitForGenerators(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(d.OpenAPI, &doc); err != nil {
+	expanded, err := openapi.Expand(d.OpenAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(expanded, &doc); err != nil {
 		t.Fatal(err)
 	}
 	if doc.Info.License.Identifier != "Apache-2.0" || len(doc.Servers) == 0 {

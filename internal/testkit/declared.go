@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 )
 
 // declared compares every response in a test with the description of the API. The status must be one of its
@@ -66,7 +67,11 @@ func operations(t testing.TB, document []byte) *http.ServeMux {
 			}
 		}
 	}
-	if err := json.Unmarshal(document, &doc); err != nil {
+	expanded, err := openapi.Expand(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(expanded, &doc); err != nil {
 		t.Fatal(err)
 	}
 	ops := http.NewServeMux()

@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
@@ -571,7 +572,15 @@ func readOperations(t testing.TB, s *testkit.Server) (ops []op) {
 			Schemas map[string]*schema `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&doc); err != nil {
+	compact, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expanded, err := openapi.Expand(compact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(expanded, &doc); err != nil {
 		t.Fatal(err)
 	}
 	var resolve func(s *schema) *schema

@@ -1775,6 +1775,11 @@ export interface components {
             read: number;
             /** Format: int64 */
             unread: number;
+            /**
+             * Format: int64
+             * @description increases with each change: ignore counts with a lower version
+             */
+            version: number;
         };
         NoticeMark: {
             /**
@@ -7145,7 +7150,8 @@ export interface operations {
                      *         "categories": {},
                      *         "last": 1,
                      *         "read": 1,
-                     *         "unread": 1
+                     *         "unread": 1,
+                     *         "version": 1
                      *       },
                      *       "notices": [
                      *         {
@@ -7190,7 +7196,8 @@ export interface operations {
                      *       "categories": {},
                      *       "last": 1,
                      *       "read": 1,
-                     *       "unread": 1
+                     *       "unread": 1,
+                     *       "version": 1
                      *     }
                      */
                     "application/json": components["schemas"]["NoticeCounts"];
@@ -7218,7 +7225,8 @@ export interface operations {
                      *       "categories": {},
                      *       "last": 1,
                      *       "read": 1,
-                     *       "unread": 1
+                     *       "unread": 1,
+                     *       "version": 1
                      *     }
                      */
                     "application/json": components["schemas"]["NoticeCounts"];
@@ -7255,7 +7263,8 @@ export interface operations {
                      *       "categories": {},
                      *       "last": 1,
                      *       "read": 1,
-                     *       "unread": 1
+                     *       "unread": 1,
+                     *       "version": 1
                      *     }
                      */
                     "application/json": components["schemas"]["NoticeCounts"];

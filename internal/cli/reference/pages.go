@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
@@ -106,8 +107,12 @@ type refusal struct{ status, code, text string }
 var refusalText = regexp.MustCompile("^`([^`]+)`: (.+)$")
 
 func operations(openAPI []byte) ([]operation, error) {
+	expanded, err := openapi.Expand(openAPI)
+	if err != nil {
+		return nil, err
+	}
 	var doc document
-	if err := json.Unmarshal(openAPI, &doc); err != nil {
+	if err := json.Unmarshal(expanded, &doc); err != nil {
 		return nil, err
 	}
 	var all []operation

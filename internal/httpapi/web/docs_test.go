@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 )
 
 func TestOpenAPI_IsCompleteAndStable(t *testing.T) {
@@ -48,7 +52,11 @@ func TestOpenAPI_IsCompleteAndStable(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+	expanded, err := openapi.Expand(w.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(expanded, &doc); err != nil {
 		t.Fatal(err)
 	}
 	if doc.OpenAPI != "3.1.0" || doc.Components.SecuritySchemes["bearer"].Scheme != "bearer" || doc.Components.Schemas["Problem"].Properties == nil {
@@ -105,6 +113,25 @@ func TestOpenAPI_IsCompleteAndStable(t *testing.T) {
 	}
 	if !strings.Contains(makes["409"].Description, "idempotency.mismatch") {
 		t.Errorf("409 lacks the idempotency codes: %q", makes["409"].Description)
+	}
+}
+
+func TestOpenAPI_ExpandsToAllDescriptions(t *testing.T) {
+	s := newSite(t)
+	got, err := openapi.Expand(s.OpenAPI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(s.doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is, should any
+	if err := errors.Join(json.Unmarshal(got, &is), json.Unmarshal(want, &should)); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(is, should) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -15,9 +15,10 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 )
 
-const conventions = `Each error response is an RFC 9457 problem document with a stable ` + "`code`" + `.
+const conventions = `Each error response is an RFC 9457 problem document with a stable ` + "`code`" + `. An operation lists its own codes by status. Its ` + "`default`" + ` response has the codes that many operations share. The text of each code is in ` + "`components.x-codes`" + `.
 
 Each response has an ` + "`X-Request-ID`" + `: the client's own (1 to 64 letters, digits, dots, dashes and underscores) or a new one.
 
@@ -286,6 +287,9 @@ func codeTexts(list []*errs.Error) string {
 func (a *API) writeSpec() []byte {
 	a.finishSchemas()
 	b, err := json.Marshal(a.doc)
+	if err == nil {
+		b, err = openapi.Compact(b)
+	}
 	if err != nil {
 		panic(err) // a type in an operation cannot be described
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/base/origin"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -81,7 +82,11 @@ func TestRawBody_AcceptsOnlyItsMediaTypes(t *testing.T) {
 			Responses map[string]struct{ Content map[string]any }
 		}
 	}
-	if err := json.Unmarshal(s.OpenAPI(), &doc); err != nil {
+	expanded, err := openapi.Expand(s.OpenAPI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(expanded, &doc); err != nil {
 		t.Fatal(err)
 	}
 	op := doc.Paths["/v1/picture"]["put"]

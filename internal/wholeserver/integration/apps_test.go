@@ -24,6 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/background/queue"
 	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
@@ -337,7 +338,7 @@ func TestAFileThatIsNotTheSendersIsADescribedRefusal(t *testing.T) {
 		app := n.key("crm", servicekeys.Scopes...)
 		users, err := app.ProvideUsers(t.Context(), api.ExternalUser{ExternalID: "c-1", Name: "Ann"}, api.ExternalUser{ExternalID: "c-2", Name: "Bob"})
 		n.must(err)
-		_, err = app.Post(t.Context(), api.ServiceMessage{From: users[0].ID, To: users[1].ID, Send: api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: users[0].ID}}}})
+		_, refusal := app.Post(t.Context(), api.ServiceMessage{From: users[0].ID, To: users[1].ID, Send: api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: users[0].ID}}}})
 		_, _, doc := n.Call(t, nil, http.MethodGet, "/openapi.json", "")
 		var described struct {
 			Paths map[string]struct {
@@ -348,9 +349,11 @@ func TestAFileThatIsNotTheSendersIsADescribedRefusal(t *testing.T) {
 				} `json:"post"`
 			} `json:"paths"`
 		}
-		n.must(json.Unmarshal([]byte(doc), &described))
-		if code, codes := client.CodeOf(err), described.Paths["/v1/service/messages"].Post.Responses["422"].Codes; code != "message.file" || !slices.Contains(codes, code) {
-			t.Errorf("got %q (%v), and described are %v", code, err, codes)
+		expanded, err := openapi.Expand([]byte(doc))
+		n.must(err)
+		n.must(json.Unmarshal(expanded, &described))
+		if code, codes := client.CodeOf(refusal), described.Paths["/v1/service/messages"].Post.Responses["422"].Codes; code != "message.file" || !slices.Contains(codes, code) {
+			t.Errorf("got %q (%v), and described are %v", code, refusal, codes)
 		}
 	})
 }
