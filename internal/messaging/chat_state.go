@@ -180,7 +180,7 @@ func (h head) text() (string, error) {
 func parseHead(conv ConversationID, text string) (head, error) {
 	at := strings.IndexByte(text, '{')
 	if at < 0 {
-		return head{}, fmt.Errorf("the head of a group's chat in Redis is no JSON: %.40q", text)
+		return head{}, fmt.Errorf("the head of a group's chat in Redis is not JSON: %.40q", text)
 	}
 	var k keptHead
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
@@ -272,7 +272,7 @@ func (st state) text() (string, error) {
 func parseState(user accounts.ID, text string) (st state, err error) {
 	at := strings.IndexByte(text, '{')
 	if at < 0 {
-		return st, fmt.Errorf("a chat in Redis is no JSON: %.40q", text)
+		return st, fmt.Errorf("a chat in Redis is not JSON: %.40q", text)
 	}
 	var k keptState
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
@@ -287,7 +287,7 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 		_, err = fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.peerMarked)
 	}
 	if err != nil {
-		return st, fmt.Errorf("a chat in Redis begins with %.40q: %w", text, err)
+		return st, fmt.Errorf("a chat in Redis: %.40q: %w", text, err)
 	}
 	st.changed = cmp.Or(k.Changed, st.peerMarked)
 	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft, version: version}

@@ -214,7 +214,7 @@ func (s *Service) sights(ctx context.Context, user accounts.ID, others []account
 	defer cancel()
 	sights, err := s.relations.Sights(ctx, user, others)
 	if err != nil {
-		s.log.Debug("messaging: others' marks left out: relations not read", "err", err)
+		s.log.Debug("messaging: marks omitted: relations not read", "err", err)
 	}
 	return sights
 }

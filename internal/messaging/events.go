@@ -118,7 +118,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 		all, err := s.groups.MemberIDs(ctx, id)
 		switch {
 		case err != nil: // the message is stored: clients get it when they list messages
-			s.log.Warn("messaging: members are not told of a message: the group's members cannot be read", "group", id, "err", err)
+			s.log.Warn("messaging: event not published: members not read", "group", id, "err", err)
 			return
 		case len(all) > small:
 			s.crowds.add(conv, progress{stands, true})
@@ -130,7 +130,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	if old { // read after the members, so that no member has joined in between
 		var err error
 		if unaware, err = s.unawareOf(ctx, conv, typ, least, members); err != nil {
-			s.log.Warn("messaging: members are not told of a message: those who do not see it cannot be read", "group", id, "err", err)
+			s.log.Warn("messaging: event not published: hidden messages not read", "group", id, "err", err)
 			return
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
 	both := []accounts.ID{user, chat.peer}
 	unaware, err := s.sql.unseen(ctx, m.conv, m.seq, both)
 	if err != nil { // clients get the message when they list changes
-		s.log.Warn("messaging: two users are told of a change without the message", "chat", m.conv, "err", err)
+		s.log.Warn("messaging: change published without the message", "chat", m.conv, "err", err)
 		unaware = both
 	}
 	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.sql.db.Now(), user, chat.peer, m, unaware))
@@ -264,7 +264,7 @@ func (s *Service) tellMarks(batch []marking) {
 		sights, err = s.relations.SightsNow(ctx, views)
 	}
 	if err != nil {
-		s.log.Warn("messaging: marks not published to the other side", "users", len(users), "err", err)
+		s.log.Warn("messaging: marks not published to other users", "users", len(users), "err", err)
 	}
 	var out []events.Event
 	add := func(to accounts.ID, mark api.ChatMark) {

@@ -33,22 +33,22 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"chats"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats", ID: "chats.list", Tags: tags,
 		Summary:     "List chats",
-		Description: "Pinned chats come first, then those with the newest message. A client that keeps the list asks for what has changed since the `sync` of an earlier answer; a chat may come although nothing has changed. What has changed in it, `chats.messages` tells after a seq, and `chats.changes` since a rev.",
+		Description: "Pinned chats come first, then chats by their newest message. A client that stores the list sends the `sync` of an earlier response as `since` and gets the changed chats; a chat may be listed although nothing has changed. `chats.messages` lists its messages after a seq, and `chats.changes` its changes since a rev.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getChats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/settings", ID: "chats.settings", Tags: tags,
 		Summary: "Get chat settings", Errors: []*errs.Error{ErrStore}}, s.getSettings)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/settings", ID: "chats.set_settings", Tags: tags,
-		Summary: "Update chat settings", Description: "Settings are the users whose messages the caller accepts, and whether receipts are shown. What is left out stays as it is. The caller's devices are told by chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
+		Summary: "Update chat settings", Description: "The settings are the users whose messages the caller accepts, and whether receipts are shown. Absent fields stay unchanged. The caller's devices get the event chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Heavy: true, Limit: searchLimit,
 		Summary:     "Search the caller's chats",
-		Description: "It finds messages that have each word of q somewhere, whole or in part, in whatever case and width, with or without diacritics; Chinese needs no spaces. A call looks at some thousand messages at most: an answer may have few messages, or none, and yet a next.",
+		Description: "Returns messages that contain each word of q, whole or in part. Case, width and diacritics do not matter; Chinese needs no spaces. A request scans up to 10,000 messages, so a response may have few messages or none, and still a next.",
 		Errors:      []*errs.Error{ErrQuery, ErrChat, ErrCursor, ErrStore}}, s.getSearch)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/export", ID: "chats.export", Tags: tags, Heavy: true,
 		Summary:     "Export the caller's chats",
-		Description: "The export has all stored data of the caller's chats, in parts. Chats with their settings and marks, all messages that the caller can see, and what the caller's own ones said before they were edited. Ask with the next of each part until there is none.",
+		Description: "Returns all stored data of the caller's chats, in parts: chats with their settings and marks, the messages that the caller sees, and the earlier contents of the caller's own messages. Request the next part until there is no next.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getExport)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}", ID: "chats.get", Tags: tags,
-		Summary: "One of the caller's chats", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChat))
+		Summary: "Get a chat", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChat))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}", ID: "chats.update", Tags: tags,
 		Summary:     "Update a chat for the caller",
 		Description: "Pins or mutes the chat, or stores a draft.", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.patchChat))
@@ -56,12 +56,12 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Clear a chat for the caller", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.deleteChat))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages", ID: "chats.send", Tags: tags, Limit: sendLimit, Status: http.StatusCreated,
 		Summary:     "Send a message",
-		Description: "The answer means that the message is stored for good. Sent again with the same client_id and content, it is the same message and gets the same answer. The chat of two users begins with the first message. A refusal does not tell whether it is a block or a setting.",
+		Description: "A response means that the message is durable. A retry with the same client_id and content returns the same message. The chat of two users begins with the first message. A refusal does not show whether a block or a setting caused it.",
 		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrFile, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
 			accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
 		Summary:     "List messages",
-		Description: "Returns the newest messages, or those before, after or around a number. They come in the order of their numbers. What the caller has deleted for themselves is not among them.",
+		Description: "Returns the newest messages, or messages before, after or around a number, in the order of their numbers. It omits messages that the caller has deleted for themselves.",
 		Errors:      []*errs.Error{ErrChat, ErrStore}}, inChat(s.getMessages))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/changes", ID: "chats.changes", Tags: tags,
 		Summary: "List message changes since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
@@ -69,37 +69,37 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Edit a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
 		Summary:     "Hide or recall a message",
-		Description: "Hides a message for the caller, or recalls one that the caller sent. A message that was recalled keeps its number and loses its content.",
+		Description: "Hides a message for the caller, or recalls a message of the caller for all members. An admin of a group may also recall messages of members with a lower role. A recalled message keeps its number and loses its content.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.deleteMessage))
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags, NoReplay: true,
 		Summary: "React to a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags, NoReplay: true,
-		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
+		Summary: "Remove a reaction", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages/{seq}/file", ID: "chats.file", Tags: tags, Limit: fileLimit, NoReplay: true, Status: http.StatusOK,
 		Summary:     "Get a link to a file",
-		Description: "The link leads to the file of a message, or to its thumbnail. For those who see the message, and not while one of two blocks the other. The link is good for some minutes, ends when its user does not see the message any more, and takes ranges: what was cut off goes on with another one.",
+		Description: "The link is to the file of a message, or to its thumbnail. The caller must see the message; between two users, a block refuses the link. The link is valid for some minutes, while its user sees the message. It supports range requests, so a client can resume a download with another link.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, social.ErrStore, transfers.ErrStore, ErrStore}}, inChat(s.postFile))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages/{seq}/readers", ID: "chats.readers", Tags: tags,
 		Summary:     "List readers of a message",
-		Description: "For groups of up to 200 members. It names those who show receipts, to callers who do, and no user whom a block separates from the caller.",
+		Description: "Only the sender of a message may list its readers, and a group must have at most 200 members. The result omits members who hide receipts, and members who block the caller or whom the caller blocks. It is empty if the caller hides receipts.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore}}, inChat(s.getReaders))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/pins", ID: "chats.pins", Tags: tags,
-		Summary: "The pinned messages of a group", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getPins))
+		Summary: "List pinned messages of a group", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getPins))
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.pin", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Pin a group message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore}}, inChat(s.putPin))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.unpin", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Take a pinned message down", Errors: []*errs.Error{ErrChat, groups.ErrMay, ErrStore}}, inChat(s.deletePin))
+		Summary: "Unpin a group message", Errors: []*errs.Error{ErrChat, groups.ErrMay, ErrStore}}, inChat(s.deletePin))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/marks", ID: "chats.mark", Tags: tags, Limit: markLimit, Status: http.StatusNoContent,
 		Summary: "Mark messages as read or delivered", Errors: []*errs.Error{ErrChat, ErrFuture, ErrStore}}, inChat(s.postMarks))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/typing", ID: "chats.typing", Tags: tags, Limit: sendLimit, Status: http.StatusNoContent,
 		Summary:     "Report typing",
-		Description: "Reports that the caller is writing, or has stopped. A client shows it for some seconds, or until a message comes.",
+		Description: "Reports that the caller is writing, or has stopped. A client shows it for some seconds, or until the next message.",
 		Errors:      []*errs.Error{ErrChat, ErrSelf, accounts.ErrNoUser, ErrStore}}, inChat(s.postTyping))
 }
 
 // ChatPath names a chat. An invalid name is treated as an unknown chat.
 type ChatPath struct {
-	Chat string `path:"chat" maxLength:"64" doc:"u: and the other's id, or g: and the group's"`
+	Chat string `path:"chat" maxLength:"64" doc:"u: and the other user's id, or g: and the group's id"`
 }
 
 func (p ChatPath) name() string { return p.Chat }
@@ -129,9 +129,9 @@ type ReactionPath struct {
 }
 
 type chatsInput struct {
-	Since  string `query:"since" maxLength:"20" doc:"the sync of an earlier answer"`
-	Cursor string `query:"cursor" maxLength:"20" doc:"the next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
+	Since  string `query:"since" maxLength:"20" doc:"sync of an earlier response"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"next of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"maximum number of results"`
 }
 
 func (s *Service) getChats(ctx context.Context, caller accounts.Caller, in *chatsInput) (*web.Body[api.Chats], error) {
@@ -140,10 +140,10 @@ func (s *Service) getChats(ctx context.Context, caller accounts.Caller, in *chat
 }
 
 func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *struct {
-	Q      string `query:"q" required:"true" minLength:"1" maxLength:"100" example:"eight" doc:"what to look for"`
-	Chat   string `query:"chat" maxLength:"64" doc:"look in this chat alone"`
-	Cursor string `query:"cursor" maxLength:"60" doc:"the next of the answer before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how many"`
+	Q      string `query:"q" required:"true" minLength:"1" maxLength:"100" example:"eight" doc:"words to search for"`
+	Chat   string `query:"chat" maxLength:"64" doc:"search only this chat"`
+	Cursor string `query:"cursor" maxLength:"60" doc:"next of the previous response"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"maximum number of results"`
 }) (*web.Body[api.FoundMessages], error) {
 	var chat ChatRef
 	var err error
@@ -157,7 +157,7 @@ func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *str
 }
 
 func (s *Service) getExport(ctx context.Context, caller accounts.Caller, in *struct {
-	Cursor string `query:"cursor" maxLength:"40" doc:"the next of the part before"`
+	Cursor string `query:"cursor" maxLength:"40" doc:"next of the previous part"`
 }) (*web.Body[api.ChatExport], error) {
 	out, err := s.Export(ctx, caller.User, in.Cursor)
 	return web.NewBody(out), err
@@ -200,10 +200,10 @@ func (s *Service) postMessage(ctx context.Context, user accounts.ID, chat ChatRe
 
 func (s *Service) getMessages(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
-	After  *int64 `query:"after" minimum:"0" doc:"messages with higher numbers, from 0 on all"`
+	After  *int64 `query:"after" minimum:"0" doc:"messages with higher numbers; 0: all"`
 	Before int64  `query:"before" minimum:"0" doc:"messages with lower numbers"`
 	Around int64  `query:"around" minimum:"0" doc:"messages on both sides of a number"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"how many"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"maximum number of results"`
 }) (*web.Body[api.Messages], error) {
 	out, err := s.List(ctx, user, chat, Range{After: in.After, Before: in.Before, Around: in.Around, Limit: in.Limit})
 	return web.NewBody(out), err
@@ -211,7 +211,7 @@ func (s *Service) getMessages(ctx context.Context, user accounts.ID, chat ChatRe
 
 func (s *Service) getChanges(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
-	Since int64 `query:"since" minimum:"0" doc:"the rev up to which the caller has everything"`
+	Since int64 `query:"since" minimum:"0" doc:"newest rev that the caller has"`
 }) (*web.Body[api.MessageChanges], error) {
 	out, err := s.Changes(ctx, user, chat, in.Since)
 	return web.NewBody(out), err
@@ -229,7 +229,7 @@ func (s *Service) patchMessage(ctx context.Context, user accounts.ID, chat ChatR
 
 func (s *Service) deleteMessage(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	MessagePath
-	For string `query:"for" enum:"me,everybody" default:"me" doc:"me: the caller alone does not see it any more; everybody: it is recalled"`
+	For string `query:"for" enum:"me,everybody" default:"me" doc:"me: hide it for the caller alone; everybody: recall it"`
 }) (*web.Empty, error) {
 	if in.For == "everybody" {
 		_, err := s.Recall(ctx, user, chat, in.Seq)
@@ -253,7 +253,7 @@ func (s *Service) react(ctx context.Context, user accounts.ID, chat ChatRef, in 
 
 func (s *Service) postFile(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	MessagePath
-	Side int `query:"side" minimum:"0" maximum:"10000" default:"0" doc:"one of the thumbnails that the message tells of: about how long its longer side is; 0: the file"`
+	Side int `query:"side" minimum:"0" maximum:"10000" default:"0" doc:"about the longer side of the thumbnail, see thumbnails of the message; 0: the file"`
 }) (*web.Body[api.FileLink], error) {
 	link, err := s.FileLink(ctx, user, chat, in.Seq, in.Side)
 	return web.NewBody(link), err

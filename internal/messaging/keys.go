@@ -32,32 +32,32 @@ var (
 		keyspace.Doc{Purpose: "the order of a user's chats", MaxBytes: 1 << 20, Together: together})
 
 	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:unread:{{uid}}",
-		keyspace.HashOf("chat → unread messages, and until when it is muted, Unix ms"),
+		keyspace.HashOf("chat → unread messages, and the end of its mute, Unix ms"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "the number of messages that a user has to read", MaxBytes: 1 << 20, Together: together})
+		keyspace.Doc{Purpose: "the numbers of a user's unread messages", MaxBytes: 1 << 20, Together: together})
 
 	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
 		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings, messages that need no reading and newest message as JSON; the empty field: all chats are here"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "a user's chats, as their list shows them", MaxBytes: 16 << 20, Version: 2, Together: together})
+		keyspace.Doc{Purpose: "the chats in a user's list", MaxBytes: 16 << 20, Version: 2, Together: together})
 
 	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_chats:{{uid}}",
 		keyspace.HashOf("chat of a group → version, and the user's marks and settings as JSON"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "what a user has of their own in chats of groups: how many there are the empty field of user:chats says", MaxBytes: 1 << 20, Together: together})
+		keyspace.Doc{Purpose: "a user's own parts of groups' chats; the empty field of user:chats has their number", MaxBytes: 1 << 20, Together: together})
 
 	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}", keyspace.BytesOf("version, and seq, rev, messages that need no reading and newest message as JSON"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "where the chat of a group stands", MaxBytes: 64 << 10, Version: 2})
+		keyspace.Doc{Purpose: "the progress and the newest message of a group's chat", MaxBytes: 64 << 10, Version: 2})
 
 	tellingKeys = keyspace.Def1[ConversationID](Keys, "chat:telling:{{chat}}", keyspace.BytesOf("seq and rev"),
 		keyspace.Expire(tellEvery),
-		keyspace.Doc{Purpose: "how far the chat of a large group has come, as a node is telling its members: the other nodes wait", MaxBytes: 64})
+		keyspace.Doc{Purpose: "the progress of a large group's chat that a node is publishing; other nodes wait", MaxBytes: 64})
 
 	changesKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_changes:{{uid}}",
 		keyspace.ZSetOf("chat → Unix ms of its last change"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "which of a user's chats have changed since a client last asked", MaxBytes: 1 << 20, Together: together})
+		keyspace.Doc{Purpose: "the chats of a user by their last change, for clients that synchronise", MaxBytes: 1 << 20, Together: together})
 
 	latestKeys = keyspace.Def2[keyspace.Word[conversationKinds], ConversationID](Keys, "chat:messages:{type}:{{chat}}",
 		keyspace.ListOf("seq and rev of the chat, then its latest messages as JSON"),
@@ -65,12 +65,12 @@ var (
 		keyspace.Doc{Purpose: "the latest messages of a chat; readers compare seq and rev with those of the user's chat", MaxBytes: 2 << 20})
 
 	appliedKey = keyspace.Def0(Keys, "chats:applied", keyspace.HashOf("node → Unix ms"),
-		keyspace.Forever("one field for each live node, or for the last one that lived; another node removes a dead one's"),
-		keyspace.Doc{Purpose: "the time up to which what each node has committed of chats is in Redis"})
+		keyspace.Forever("one field for each live node, or for the last one; another node removes the field of a dead node"),
+		keyspace.Doc{Purpose: "the mark of each node: its earlier commits of chats are in Redis"})
 
 	settingsKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_settings:{uid}", keyspace.CachedOf[settings](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour),
-		keyspace.Doc{Purpose: "from whom a user takes messages, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256, Version: 2})
+		keyspace.Doc{Purpose: "the users whose messages a user accepts, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256, Version: 2})
 
 	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}", events.Payload(api.EventMessageNew, api.EventMessageChanged),
 		keyspace.Doc{Purpose: "messages of a group's chat", MaxBytes: 64 << 10, Version: 2})
@@ -78,7 +78,7 @@ var (
 	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", events.Payload(
 		api.EventMessageNew, api.EventMessageChanged, api.EventMessageHidden, api.EventChatMarked,
 		api.EventChatUpdated, api.EventChatSettings, api.EventChatTyping, api.EventChatStands),
-		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10, Version: 4})
+		keyspace.Doc{Purpose: "events of a user's chats", MaxBytes: 64 << 10, Version: 4})
 )
 
 type conversationKinds struct{}

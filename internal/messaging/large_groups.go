@@ -152,7 +152,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 		for conv, stands := range due {
 			members, err := s.crowd(ctx, conv) // the present members
 			if err != nil {
-				s.log.Warn("messaging: members are not told of a message: the group's members cannot be read", "group", conv, "err", err)
+				s.log.Warn("messaging: event not published: members not read", "group", conv, "err", err)
 				if !last {
 					s.crowds.add(conv, stands)
 				}
@@ -191,7 +191,7 @@ func (s *Service) leaveToOthers(ctx context.Context, due map[ConversationID]prog
 		others, err = s.redis.claim(ctx, all)
 	}
 	if err != nil {
-		s.log.Debug("messaging: members may be told by several nodes", "err", err)
+		s.log.Debug("messaging: progress not claimed: several nodes may publish it", "err", err)
 	}
 	for conv, p := range due {
 		told, other := others[conv]

@@ -25,36 +25,36 @@ import (
 
 // Refusals of this domain.
 var (
-	ErrSystem    = errs.New(errs.Forbidden, "message.system", "This message tells what has happened; nobody wrote it.")
+	ErrSystem    = errs.New(errs.Forbidden, "message.system", "This is a system message. It cannot be changed or forwarded.")
 	ErrChat      = errs.New(errs.NotFound, "chat.unknown", "There is no such chat.")
-	ErrSelf      = errs.New(errs.Invalid, "chat.self", "Nobody chats with themselves.")
+	ErrSelf      = errs.New(errs.Invalid, "chat.self", "You cannot chat with yourself.")
 	ErrMessage   = errs.New(errs.NotFound, "message.unknown", "There is no such message.")
-	ErrContent   = errs.New(errs.Invalid, "message.content", "This is not what a message of its kind says.")
+	ErrContent   = errs.New(errs.Invalid, "message.content", "The content does not match the kind of the message.")
 	ErrClientID  = errs.New(errs.Invalid, "message.client_id", "A client_id is 1 to 64 letters, digits, dots, dashes and underscores.")
-	ErrReply     = errs.New(errs.Invalid, "message.reply", "The message that is replied to is not in this chat.")
-	ErrReused    = errs.New(errs.Conflict, "message.client_id_used", "This client_id was used for another message.")
-	ErrRefused   = errs.New(errs.Forbidden, "message.refused", "This user takes no messages from you.")
-	ErrYouBlock  = errs.New(errs.Forbidden, "message.you_block", "You block this user.")
-	ErrNotYours  = errs.New(errs.Forbidden, "message.not_yours", "Only who sent a message can change it.")
+	ErrReply     = errs.New(errs.Invalid, "message.reply", "The message to reply to is not in this chat.")
+	ErrReused    = errs.New(errs.Conflict, "message.client_id_used", "This client_id belongs to another message. Use a new one.")
+	ErrRefused   = errs.New(errs.Forbidden, "message.refused", "This user does not accept messages from you.")
+	ErrYouBlock  = errs.New(errs.Forbidden, "message.you_block", "You have blocked this user. Unblock them first.")
+	ErrNotYours  = errs.New(errs.Forbidden, "message.not_yours", "Only the sender of this message can do this.")
 	ErrTooLate   = errs.New(errs.Conflict, "message.too_late", "The message is too old to be changed.")
 	ErrRecalled  = errs.New(errs.Conflict, "message.recalled", "The message was recalled.")
-	ErrEmoji     = errs.New(errs.Invalid, "message.emoji", "A reaction is one emoji.")
-	ErrReactions = errs.New(errs.Conflict, "message.reactions_full", "There are enough different reactions to this message.")
-	ErrFuture    = errs.New(errs.Invalid, "chat.future", "The chat has no message of this number yet.")
-	ErrCursor    = errs.New(errs.Invalid, "chat.cursor", "This cursor was not given by this list.")
-	ErrQuery     = errs.New(errs.Invalid, "chat.query", "There is nothing in this to search for.")
-	ErrLarge     = errs.New(errs.Conflict, "chat.large", "Groups of this size do not tell who has read a message.")
-	ErrPins      = errs.New(errs.Conflict, "chat.pins_full", "There are enough pinned messages in this group.")
-	ErrFile      = errs.New(errs.Invalid, "message.file", "This is no upload of yours that is whole, or not any more.")
-	ErrNoFile    = errs.New(errs.NotFound, "message.no_file", "This message has no file of this server.")
-	ErrStore     = errs.New(errs.Unavailable, "chat.store_away", "Chats cannot be reached right now. Please try again.").Retry(2 * time.Second)
+	ErrEmoji     = errs.New(errs.Invalid, "message.emoji", "A reaction must be one emoji.")
+	ErrReactions = errs.New(errs.Conflict, "message.reactions_full", "This message has 20 different reactions, the maximum.")
+	ErrFuture    = errs.New(errs.Invalid, "chat.future", "The chat has no message with this number yet.")
+	ErrCursor    = errs.New(errs.Invalid, "chat.cursor", "That cursor does not come from this list.")
+	ErrQuery     = errs.New(errs.Invalid, "chat.query", "The search has no word. Enter at least one.")
+	ErrLarge     = errs.New(errs.Conflict, "chat.large", "Groups of more than 200 members do not show readers.")
+	ErrPins      = errs.New(errs.Conflict, "chat.pins_full", "This group has 50 pinned messages, the maximum. Unpin one first.")
+	ErrFile      = errs.New(errs.Invalid, "message.file", "You have no complete upload with this id. Upload it again.")
+	ErrNoFile    = errs.New(errs.NotFound, "message.no_file", "This message has no file on this server.")
+	ErrStore     = errs.New(errs.Unavailable, "chat.store_away", "Chats are unavailable. Please try again.").Retry(2 * time.Second)
 )
 
 // Settings are the operator's settings.
 type Settings struct {
-	EditFor      time.Duration `koanf:"edit_for" default:"24h" help:"how long after it was sent a message can be edited"`
-	RecallFor    time.Duration `koanf:"recall_for" default:"48h" help:"how long after it was sent a message can be recalled"`
-	MessagesFrom string        `koanf:"messages_from" default:"friends" enum:"friends,everybody,nobody" help:"who may write to a user who has chosen nothing"`
+	EditFor      time.Duration `koanf:"edit_for" default:"24h" help:"time after sending in which a message can be edited"`
+	RecallFor    time.Duration `koanf:"recall_for" default:"48h" help:"time after sending in which a message can be recalled"`
+	MessagesFrom string        `koanf:"messages_from" default:"friends" enum:"friends,everybody,nobody" help:"users who may write to a user without an own setting"`
 }
 
 // ConversationID identifies a conversation of two users or of a group.
@@ -179,13 +179,13 @@ func checkContent(c api.Content) (api.Content, error) {
 		return c, ErrContent.On("body.text", "has control characters")
 	}
 	if !slices.Contains(kinds, c.Kind) { // a verdict of a hook is not checked against the schema
-		return c, ErrContent.On("body.kind", "is no kind of message")
+		return c, ErrContent.On("body.kind", "is not a kind of message")
 	}
 	if len(c.Mentions) > maxMentions {
 		return c, ErrContent.On("body.mentions", "has more than 50 entries")
 	}
 	if l := c.Location; l != nil && !(math.Abs(l.Latitude) <= 90 && math.Abs(l.Longitude) <= 180) {
-		return c, ErrContent.On("body.location", "is no place on earth")
+		return c, ErrContent.On("body.location", "is not a valid place")
 	}
 	parts := map[string]bool{"media": c.Media != nil, "location": c.Location != nil, "card": c.Card != nil, "custom": c.Custom != nil}
 	own := map[string]string{api.MessageImage: "media", api.MessageVoice: "media", api.MessageFile: "media",
@@ -193,9 +193,9 @@ func checkContent(c api.Content) (api.Content, error) {
 	for part, there := range parts {
 		if there != (part == own) {
 			if there {
-				return c, ErrContent.On("body."+part, "does not go with this kind")
+				return c, ErrContent.On("body."+part, "is not allowed for this kind")
 			}
-			return c, ErrContent.On("body."+part, "is what a message of this kind is about")
+			return c, ErrContent.On("body."+part, "is required for this kind")
 		}
 	}
 	if words.Blank(c.Text) {
@@ -203,7 +203,7 @@ func checkContent(c api.Content) (api.Content, error) {
 	}
 	switch {
 	case c.Kind == api.MessageSystem || c.System != nil:
-		return c, ErrContent.On("body.kind", "is the server's own")
+		return c, ErrContent.On("body.kind", "is reserved for the server")
 	case c.Kind == api.MessageText && c.Text == "":
 		return c, ErrContent.On("body.text", "is empty")
 	case c.Media != nil:
@@ -214,7 +214,7 @@ func checkContent(c api.Content) (api.Content, error) {
 		c.Media = &m
 	case c.Card != nil:
 		if _, err := ids.Parse[accounts.User](c.Card.User); err != nil {
-			return c, ErrContent.On("body.card.user", "is nobody's id")
+			return c, ErrContent.On("body.card.user", "is not a user's id")
 		}
 	case c.Custom != nil:
 		if len(c.Custom.Data) > maxCustom || depth(c.Custom.Data) > maxCustomDepth {
@@ -226,7 +226,7 @@ func checkContent(c api.Content) (api.Content, error) {
 			continue
 		}
 		if _, err := ids.Parse[accounts.User](m); err != nil {
-			return c, ErrContent.On("body.mentions", "has what is nobody's id")
+			return c, ErrContent.On("body.mentions", "has an entry that is not a user's id")
 		}
 	}
 	return c, nil
@@ -240,18 +240,18 @@ func checkMedia(kind string, m api.Media) (api.Media, error) {
 	if m.File == "" {
 		var ok bool
 		if m.URL, ok = cleanAddress(m.URL); !ok || len(m.URL) > maxURL {
-			return m, ErrContent.On("body.media.url", "is no https address and no path of this server")
+			return m, ErrContent.On("body.media.url", "is not an https address or a path of this server")
 		}
 	}
 	switch {
 	case m.File != "" && m.URL != "":
-		return m, ErrContent.On("body.media.url", "does not go with a file")
+		return m, ErrContent.On("body.media.url", "is not allowed with a file")
 	case len(m.Waveform) > 0 && kind != api.MessageVoice:
-		return m, ErrContent.On("body.media.waveform", "does not go with this kind")
+		return m, ErrContent.On("body.media.waveform", "is not allowed for this kind")
 	case len(m.Waveform) > maxWaveform || slices.ContainsFunc(m.Waveform, func(v int) bool { return v < 0 || v > 100 }):
-		return m, ErrContent.On("body.media.waveform", "is not of at most 100 numbers from 0 to 100")
+		return m, ErrContent.On("body.media.waveform", "is not a list of at most 100 numbers from 0 to 100")
 	case m.File == "" && (len(m.Thumbnails) > 0 || m.SHA256 != ""):
-		return m, ErrContent.On("body.media", "says of an address what the server says of a file")
+		return m, ErrContent.On("body.media", "has fields that only the server sets")
 	case m.File != "":
 		if _, err := ids.Parse[transfers.Transfer](m.File); err != nil {
 			return m, ErrContent.On("body.media.file", "is no id")

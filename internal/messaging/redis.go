@@ -137,7 +137,7 @@ func (s *redisStore) claim(ctx context.Context, due map[ConversationID]progress)
 		var told progress
 		if text, there, err := replies[2*i+1].Text(); err == nil && there { // otherwise it was published a moment ago
 			if _, err := fmt.Sscan(text, &told.Seq, &told.Rev); err != nil {
-				return nil, fmt.Errorf("what members of a group are told begins in Redis with %.40q: %w", text, err)
+				return nil, fmt.Errorf("the published progress of a group's chat in Redis: %.40q: %w", text, err)
 			}
 		}
 		others[conv] = told
@@ -299,7 +299,7 @@ func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err erro
 		return got, err
 	}
 	if _, err := fmt.Sscanf(items[0].Str, "%d %d", &got.seq, &got.rev); err != nil {
-		return got, fmt.Errorf("the latest messages of a chat in Redis begin with %.40q: %w", items[0].Str, err)
+		return got, fmt.Errorf("the latest messages of a chat in Redis: %.40q: %w", items[0].Str, err)
 	}
 	for _, item := range items[1:] {
 		var k keptMessage

@@ -248,7 +248,7 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 		return api.Sent{}, false, err
 	}
 	if to.direct() && slices.Contains(req.said.Mentions, api.MentionAll) {
-		return api.Sent{}, false, ErrContent.On("body.mentions", "all is for groups")
+		return api.Sent{}, false, ErrContent.On("body.mentions", "can have all only in a group")
 	}
 	if to.direct() {
 		if refused := s.mayWrite(ctx, from, to.peer, trusted); refused != nil {

@@ -34,7 +34,7 @@ func (n *numbers) Scan(src any) error {
 	case []byte:
 		text = src
 	default:
-		return fmt.Errorf("messaging: numbers of messages in a row are %T", src)
+		return fmt.Errorf("messaging: the uncounted messages of a row are %T", src)
 	}
 	if *n = nil; len(text) == 0 {
 		return nil

@@ -21,48 +21,48 @@ var askLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"friends"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: askLimit,
-		Summary:     "Ask somebody for friendship",
-		Description: "The other may be named by id or by the token of their card. When they have asked the caller already, the two are friends at once. Whoever has been blocked, and whoever asks a user that takes no requests, gets the same refusal. Sixty times a minute at the most.",
+		Summary:     "Send a friend request",
+		Description: "The recipient is named by id or by the token of their card. If the recipient has already sent the caller a request, the two become friends immediately. A blocked sender gets the same refusal as a sender to a user who accepts no requests. Limited to 60 requests a minute.",
 		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
 		Summary:     "List pending friend requests",
 		Description: "Newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/accept", ID: "friends.accept", Tags: tags,
-		Summary: "Accept a request to the caller", Errors: []*errs.Error{ErrText, ErrNoRequest, ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull, ErrStore}}, s.postAccept)
+		Summary: "Accept a friend request", Errors: []*errs.Error{ErrText, ErrNoRequest, ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull, ErrStore}}, s.postAccept)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/refuse", ID: "friends.refuse", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Refuse a request to the caller", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.postRefuse)
+		Summary: "Refuse a friend request", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.postRefuse)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/{request}", ID: "friends.withdraw", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Withdraw a request of the caller", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.deleteRequest)
+		Summary: "Withdraw a friend request", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.deleteRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests/unread", ID: "friends.unread", Tags: tags,
 		Summary:     "Count new friend requests",
-		Description: "Counts the requests since the caller last listed them.", Errors: []*errs.Error{ErrStore}}, s.getUnread)
+		Description: "Counts the pending requests to the caller that are newer than the last call of `friends.seen`.", Errors: []*errs.Error{ErrStore}}, s.getUnread)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/unread", ID: "friends.seen", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Clear the red dot", Errors: []*errs.Error{ErrStore}}, s.deleteUnread)
+		Summary: "Mark friend requests as seen", Errors: []*errs.Error{ErrStore}}, s.deleteUnread)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends", ID: "friends.list", Tags: tags,
 		Summary:     "List friends",
-		Description: "Sorted by order, then newest first. A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then.",
+		Description: "Sorted by order, then newest first. A client that stores the list loads all pages and stores the version of the first. Later it lists the changes since this version.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getFriends)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/changes", ID: "friends.changes", Tags: tags,
 		Summary:     "List friend changes since a version",
-		Description: "Removals are known for 90 days; when older ones are asked for, `reset` says so.",
+		Description: "Removals are stored for 90 days. If the version is older, `reset` is true.",
 		Errors:      []*errs.Error{ErrStore}}, s.getChanges)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/{user}", ID: "friends.get", Tags: tags,
-		Summary: "One friend of the caller", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.getFriend)
+		Summary: "Get a friend", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.getFriend)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/friends/{user}", ID: "friends.note", Tags: tags,
 		Summary:     "Update a friend",
 		Description: "Changes the remark, the tag or the order.", Errors: []*errs.Error{ErrText, ErrOrder, ErrNoFriend, ErrStore}}, s.patchFriend)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/{user}", ID: "friends.remove", Tags: tags, Status: http.StatusNoContent,
-		Summary: "End a friendship, for both", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.deleteFriend)
+		Summary: "End a friendship", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.deleteFriend)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/relations", ID: "friends.relations", Tags: tags,
 		Summary:     "Get relations to users",
-		Description: "For up to 100 users, with the pending requests between them and the caller.", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
+		Description: "Returns the relations to up to 100 users, with the pending requests between them and the caller.", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
 	tags = []string{"blocks"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/blocks", ID: "blocks.list", Tags: tags,
 		Summary:     "List blocked users",
 		Description: "Newest block first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getBlocks)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/blocks/{user}", ID: "blocks.add", Tags: tags, Status: http.StatusNoContent,
 		Summary:     "Block a user",
-		Description: "Ends a friendship and any request between the two. The other is not told of the block. Blocking again changes nothing.",
+		Description: "Ends the friendship and any pending request between the two. The other user gets no event of the block. A second block changes nothing.",
 		Errors:      []*errs.Error{ErrSelf, accounts.ErrNoUser, ErrBlocksFull, ErrStore}}, s.putBlock)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/blocks/{user}", ID: "blocks.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary:     "Unblock a user",
@@ -97,8 +97,8 @@ func (p RequestPath) parse() (RequestID, error) {
 
 // PageQuery selects a page of a list.
 type PageQuery struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
+	Cursor string `query:"cursor" maxLength:"120" doc:"next of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"maximum number of results"`
 }
 
 func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *web.Body[api.FriendRequestNew]) (*web.Body[api.FriendRequestReply], error) {
@@ -119,7 +119,7 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *w
 
 type requestsInput struct {
 	PageQuery
-	Box string `query:"box" enum:"in,out" default:"in" doc:"in: to the caller; out: of the caller"`
+	Box string `query:"box" enum:"in,out" default:"in" doc:"in: requests to the caller; out: requests of the caller"`
 }
 
 func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *requestsInput) (*web.Body[api.FriendRequests], error) {
@@ -188,7 +188,7 @@ func (s *Service) deleteUnread(ctx context.Context, caller accounts.Caller, _ *w
 
 type friendsInput struct {
 	PageQuery
-	Tag string `query:"tag" maxLength:"20" doc:"friends of this group alone"`
+	Tag string `query:"tag" maxLength:"20" doc:"only friends with this tag"`
 }
 
 func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, in *friendsInput) (*web.Body[api.Friends], error) {
@@ -204,8 +204,8 @@ func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, in *fr
 }
 
 type changesInput struct {
-	Since int64 `query:"since" minimum:"0" default:"0" doc:"the version that the caller has; 0 is the empty list of the beginning"`
-	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"how many"`
+	Since int64 `query:"since" minimum:"0" default:"0" doc:"version of the caller's stored list; 0 for an empty list"`
+	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"maximum number of results"`
 }
 
 func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *changesInput) (*web.Body[api.FriendChanges], error) {
@@ -261,7 +261,7 @@ func (s *Service) deleteFriend(ctx context.Context, caller accounts.Caller, in *
 }
 
 type relationsInput struct {
-	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"of users, separated by commas"`
+	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids of users, separated by commas"`
 }
 
 func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *relationsInput) (*web.Body[api.Relations], error) {
@@ -338,7 +338,7 @@ func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error
 	}
 	streaks, err := s.streaks(ctx, users)
 	if err != nil {
-		s.log.Warn("social: a list of friends goes out without streaks", "err", err)
+		s.log.Warn("social: streaks omitted: not read", "err", err)
 	}
 	for i, u := range users {
 		if n, ok := streaks[u]; ok {

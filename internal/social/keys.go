@@ -19,7 +19,7 @@ var (
 	friendsKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:friend:{uid}", keyspace.CachedHashOf[accounts.ID, kept](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
 		keyspace.Doc{
-			Purpose:       "a user's friends, and what the user noted of each",
+			Purpose:       "a user's friends, with remark, tag and order",
 			InvalidatedBy: []string{FriendsChanged.Name()},
 			MaxBytes:      2 << 20, // 5,000 friends with long remarks
 		})
@@ -27,7 +27,7 @@ var (
 	blocksKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:blacklist:{uid}", keyspace.CachedSetOf[accounts.ID](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
 		keyspace.Doc{
-			Purpose:       "whom a user blocks",
+			Purpose:       "the users whom a user blocks",
 			InvalidatedBy: []string{BlocksChanged.Name()},
 			MaxBytes:      1 << 20,
 		})
@@ -43,7 +43,7 @@ var (
 	pendingKeys = keyspace.Def1[accounts.ID](Keys, "user:apply:pending:{uid}", keyspace.CachedZSetOf[accounts.ID](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
 		keyspace.Doc{
-			Purpose:       "who asks to be a user's friend, by the time of asking (Unix ms)",
+			Purpose:       "the senders of pending requests to a user, by the time of the request (Unix ms)",
 			InvalidatedBy: []string{RequestsChanged.Name()},
 			MaxBytes:      1 << 20,
 		})
@@ -52,7 +52,7 @@ var (
 	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:notify:friend_apply:unread:{uid}", keyspace.CachedOf[int](),
 		keyspace.Expire(7*24*time.Hour).Jitter(12*time.Hour).StaleIfError(7*24*time.Hour),
 		keyspace.Doc{
-			Purpose:       "the red dot: pending requests that came since the user last looked",
+			Purpose:       "the red dot: the number of pending requests that the user has not seen",
 			InvalidatedBy: []string{RequestsChanged.Name()},
 			MaxBytes:      256,
 		})
@@ -60,5 +60,5 @@ var (
 	requestsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:friend_request:{uid}", events.Payload(
 		api.EventFriendRequested, api.EventFriendRequestClosed, api.EventFriendUnread, api.EventFriendAdded,
 		api.EventFriendUpdated, api.EventFriendRemoved, api.EventBlockAdded, api.EventBlockRemoved),
-		keyspace.Doc{Purpose: "what happens to a user's requests, friends and blocks", MaxBytes: 8 << 10, Version: 3})
+		keyspace.Doc{Purpose: "events of a user's requests, friends and blocks", MaxBytes: 8 << 10, Version: 3})
 )

@@ -103,34 +103,34 @@ type Totals struct {
 var (
 	ErrSelf         = errs.New(errs.Invalid, "friends.self", "That is yourself.")
 	ErrWhom         = errs.New(errs.Invalid, "friends.whom", "Name either a user or a card.")
-	ErrText         = errs.New(errs.Invalid, "friends.text_invalid", "A message is at most 200, a remark 40, a tag 20 printable characters.")
-	ErrSource       = errs.New(errs.Invalid, "friends.source_invalid", "A source is at most 20 small letters, digits and underscores.")
-	ErrOrder        = errs.New(errs.Invalid, "friends.order_invalid", "An order is between -1000000 and 1000000.")
+	ErrText         = errs.New(errs.Invalid, "friends.text_invalid", "Use at most 200 (message), 40 (remark), 20 (tag) printable characters.")
+	ErrSource       = errs.New(errs.Invalid, "friends.source_invalid", "A source has at most 20 lowercase letters, digits and underscores.")
+	ErrOrder        = errs.New(errs.Invalid, "friends.order_invalid", "The order must be between -1000000 and 1000000.")
 	ErrCursor       = errs.New(errs.Invalid, "friends.cursor_invalid", "That cursor does not come from this list.")
-	ErrTooMany      = errs.New(errs.Invalid, "friends.too_many_asked", "Ask for at most 100 users at once.")
-	ErrNotAccepting = errs.New(errs.Forbidden, "friends.not_accepting", "This user takes no friend requests.")
-	ErrAlready      = errs.New(errs.Conflict, "friends.already", "You are friends already.")
+	ErrTooMany      = errs.New(errs.Invalid, "friends.too_many_asked", "Request at most 100 users at once.")
+	ErrNotAccepting = errs.New(errs.Forbidden, "friends.not_accepting", "This user does not accept friend requests.")
+	ErrAlready      = errs.New(errs.Conflict, "friends.already", "You are already friends.")
 	ErrYouBlock     = errs.New(errs.Conflict, "friends.you_block", "You have blocked this user. Unblock them first.")
-	ErrOutFull      = errs.New(errs.Conflict, "friends.too_many_requests", "Too many of your requests wait for an answer. Withdraw some first.")
-	ErrFull         = errs.New(errs.Conflict, "friends.full", "You have as many friends as anybody can have.")
-	ErrOtherFull    = errs.New(errs.Conflict, "friends.other_full", "This user has as many friends as anybody can have.")
+	ErrOutFull      = errs.New(errs.Conflict, "friends.too_many_requests", "You have too many pending requests. Withdraw one first.")
+	ErrFull         = errs.New(errs.Conflict, "friends.full", "You have the maximum number of friends. Remove one first.")
+	ErrOtherFull    = errs.New(errs.Conflict, "friends.other_full", "This user has the maximum number of friends.")
 	ErrNoRequest    = errs.New(errs.NotFound, "friends.request_unknown", "There is no such request.")
 	ErrClosed       = errs.New(errs.Conflict, "friends.request_closed", "The request was answered, withdrawn or has expired.")
-	ErrTooSoon      = errs.New(errs.TooMany, "friends.too_soon", "You asked this user a while ago. Try again later.")
+	ErrTooSoon      = errs.New(errs.TooMany, "friends.too_soon", "You sent this user a request recently. Try again later.")
 	ErrNoFriend     = errs.New(errs.NotFound, "friends.not_friends", "You are not friends.")
-	ErrBlocksFull   = errs.New(errs.Conflict, "blocks.full", "You have blocked as many users as anybody can. Unblock some first.")
+	ErrBlocksFull   = errs.New(errs.Conflict, "blocks.full", "You have blocked the maximum number of users. Unblock one first.")
 )
 
 // Settings are the operator's settings; 0 means the default.
 type Settings struct {
-	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"how long a friend request can be answered, between an hour and a year"`
-	Friends     int           `koanf:"friends" default:"5000" help:"friends that a user may have, at most 10000"`
-	RequestsOut int           `koanf:"requests_out" default:"100" help:"friend requests of a user that may wait for an answer, at most 10000"`
-	RequestsIn  int           `koanf:"requests_in" default:"1000" help:"friend requests to a user that may wait; further ones are refused, at most 10000"`
-	Blocks      int           `koanf:"blocks" default:"5000" help:"users that a user may block, at most 10000"`
+	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"time until a pending friend request expires, between an hour and a year"`
+	Friends     int           `koanf:"friends" default:"5000" help:"largest number of a user's friends, at most 10000"`
+	RequestsOut int           `koanf:"requests_out" default:"100" help:"largest number of a user's own pending friend requests, at most 10000"`
+	RequestsIn  int           `koanf:"requests_in" default:"1000" help:"largest number of pending friend requests to a user, at most 10000; further ones are refused"`
+	Blocks      int           `koanf:"blocks" default:"5000" help:"largest number of users that a user blocks, at most 10000"`
 
-	CooldownRefused   time.Duration `koanf:"cooldown_refused" default:"24h" help:"how long a user cannot ask again who refused, at most 90 days; a card that is shown lifts it" zero:"none"`
-	CooldownWithdrawn time.Duration `koanf:"cooldown_withdrawn" default:"10m" help:"how long a user cannot ask again after withdrawing a request to the same user, at most 90 days; a card that is shown lifts it" zero:"none"`
+	CooldownRefused   time.Duration `koanf:"cooldown_refused" default:"24h" help:"time after a refusal until the sender may send another request, at most 90 days; a scanned card lifts it" zero:"none"`
+	CooldownWithdrawn time.Duration `koanf:"cooldown_withdrawn" default:"10m" help:"time after a withdrawal until the sender may send another request, at most 90 days; a scanned card lifts it" zero:"none"`
 }
 
 // Validate returns all faults, joined.
@@ -268,7 +268,7 @@ func clean(name, s string, most int) (string, error) {
 // cleanSource accepts the same texts as the pattern of the API.
 func cleanSource(s string) (string, error) {
 	if len(s) > 20 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' }) {
-		return "", ErrSource.On("body.source", "is not at most 20 small letters, digits and underscores")
+		return "", ErrSource.On("body.source", "is not at most 20 lowercase letters, digits and underscores")
 	}
 	return s, nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrStore reports that SQL is unavailable.
-var ErrStore = errs.New(errs.Unavailable, "friends.store_away", "Friends cannot be reached right now. Please try again.").Retry(2 * time.Second)
+var ErrStore = errs.New(errs.Unavailable, "friends.store_away", "Friends are unavailable. Please try again.").Retry(2 * time.Second)
 
 // asKind gives errors of the engine the kind that callers handle.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }

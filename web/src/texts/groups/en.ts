@@ -198,7 +198,7 @@ export const en = {
     "group.muted": "An admin has muted you.",
     "group.all_muted": "Only admins may write for now.",
     "group.store_away": "Groups cannot be reached right now. Please try again.",
-    "chat.large": "Groups of this size do not tell who has read a message.",
+    "chat.large": "Groups of more than 200 members do not show readers.",
     "idempotency.mismatch": "A group may have been made before you changed this. Look at your chats first.",
     "chat.pins_full": "There are enough pinned messages. Unpin one first.",
   },
