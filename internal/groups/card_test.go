@@ -194,7 +194,7 @@ func TestMembersAreFoundByWhatTheyAreCalled(t *testing.T) {
 			_, _, err := w.SetOwn(ctx, who[i], id, OwnUpdate{Nickname: to(nickname)})
 			w.must(err)
 		}
-		_, err := w.friends.(*social.Service).Note(ctx, who[0], who[4], social.Note{Remark: to("the baker")})
+		_, err := w.friends.(*social.Service).UpdateFriend(ctx, who[0], who[4], social.FriendUpdate{Remark: to("the baker")})
 		w.must(err)
 		find := func(user accounts.ID, q string) string {
 			t.Helper()

@@ -19,11 +19,11 @@ import (
 
 // change names a conversation that has rows in SQL which Redis may lack.
 type change struct {
-	conv  ConversationID
-	kind  int
-	users []accounts.ID // in a group, the members whose own part has changed
-	own   bool          // only marks and settings of users have changed, also in a chat of two
-	steps []step        // the changes to apply to the latest messages; empty in a replay
+	conv    ConversationID
+	kind    int
+	users   []accounts.ID // in a group, the members whose own part has changed
+	ownOnly bool          // only marks and settings of users have changed, also in a chat of two
+	steps   []step        // the changes to apply to the latest messages; empty in a replay
 }
 
 // step is one change of a conversation: a new message, or with rev a change of one message or of none.
@@ -33,47 +33,47 @@ type step struct {
 	chatRev int64 // the conversation's rev when the message was stored
 }
 
-// agreed is the data of a conversation that Redis should have.
-type agreed struct {
+// derivedState is the data of a conversation that Redis should have.
+type derivedState struct {
 	change
 	head    *head   // only in a group
 	members []state // in a group, the states of the named users
 }
 
 // compute returns the data that Redis should have for changes. It is the projection's State.
-func (s *Service) compute(ctx context.Context, changes []change) ([]agreed, error) {
+func (s *Service) compute(ctx context.Context, changes []change) ([]derivedState, error) {
 	at := map[ConversationID]int{}
-	var out []agreed
-	var ofTwo, ofGroups []ConversationID
+	var out []derivedState
+	var directIDs, groupIDs []ConversationID
 	users := map[memberKey]bool{}
 	for _, c := range changes {
 		for _, u := range c.users {
 			users[memberKey{u, c.conv}] = true
 		}
-		if i, there := at[c.conv]; there {
+		if i, ok := at[c.conv]; ok {
 			out[i].steps = append(out[i].steps, c.steps...)
 			continue
 		}
 		at[c.conv] = len(out)
-		out = append(out, agreed{change: c})
+		out = append(out, derivedState{change: c})
 		if c.kind == group {
-			ofGroups = append(ofGroups, c.conv)
+			groupIDs = append(groupIDs, c.conv)
 		} else {
-			ofTwo = append(ofTwo, c.conv)
+			directIDs = append(directIDs, c.conv)
 		}
 	}
 	for i := range out {
 		slices.SortStableFunc(out[i].steps, step.compare)
 	}
 	known := newest(changes)
-	heads, err := s.heads(ctx, ofGroups, known)
+	heads, err := s.heads(ctx, groupIDs, known)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range heads {
 		out[at[h.id]].head = &h
 	}
-	views, err := s.sql.viewsOf(ctx, ofTwo)
+	views, err := s.sql.viewsOf(ctx, directIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +91,12 @@ func (s *Service) compute(ctx context.Context, changes []change) ([]agreed, erro
 
 // newest returns the messages that were just stored, by their place and the conversation's rev. At this rev they have
 // not changed.
-func newest(changes []change) map[placeAt]message {
-	known := map[placeAt]message{}
+func newest(changes []change) map[placeAtRev]message {
+	known := map[placeAtRev]message{}
 	for _, c := range changes {
 		for _, s := range c.steps {
 			if s.message != nil && s.rev == 0 {
-				known[placeAt{place{c.conv, s.message.seq}, s.chatRev}] = *s.message
+				known[placeAtRev{place{c.conv, s.message.seq}, s.chatRev}] = *s.message
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func (s step) compare(t step) int {
 }
 
 // write stores conversations in Redis. It is the projection's Write.
-func (s *Service) write(ctx context.Context, list []agreed) error {
+func (s *Service) write(ctx context.Context, list []derivedState) error {
 	var cmds []keyspace.Cmd
 	for _, a := range list {
 		if a.head != nil {
@@ -143,9 +143,9 @@ func (s *Service) write(ctx context.Context, list []agreed) error {
 	return keyspace.FirstErr(s.redis.db.DoMulti(ctx, cmds))
 }
 
-// bring applies committed changes to Redis. Each was announced with [projection.Projection.Begin] at the time in at
+// apply applies committed changes to Redis. Each was announced with [projection.Projection.Begin] at the time in at
 // with the same index.
-func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) {
+func (s *Service) apply(ctx context.Context, at []time.Time, changes ...change) {
 	done := s.projection.Bring(ctx, 3*s.redis.budget, changes...)
 	for i, t := range at {
 		if done {
@@ -162,19 +162,19 @@ func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) 
 // Redis. fn sets the conversation in c. It returns a step, which is empty if no message changed, or nil if nothing
 // changed.
 func (s *Service) transact(ctx context.Context, user accounts.ID, chat ChatRef, c *change, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
-	var what *step
+	var result *step
 	at, err := s.inTurn(ctx, user, chat, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		what, err = fn(ctx, tx)
+		result, err = fn(ctx, tx)
 		return err
 	})
-	did := *c
+	made := *c
 	switch {
-	case what == nil:
-		did = change{}
-	case what.rev != 0:
-		did.steps = []step{*what}
+	case result == nil:
+		made = change{}
+	case result.rev != 0:
+		made.steps = []step{*result}
 	}
-	s.settle(ctx, at, did, err)
+	s.settle(ctx, at, made, err)
 	return err
 }
 
@@ -195,16 +195,16 @@ func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn
 
 // settle ends what the projection began at a time. After a commit it applies the change to Redis. A change without a
 // conversation changed nothing, and at is zero if nothing was begun.
-func (s *Service) settle(ctx context.Context, at time.Time, did change, err error) {
+func (s *Service) settle(ctx context.Context, at time.Time, made change, err error) {
 	switch {
 	case at.IsZero():
-	case did.conv.IsZero():
+	case made.conv.IsZero():
 		s.projection.Done(at)
 	case err == nil:
-		s.bring(ctx, []time.Time{at}, did)
+		s.apply(ctx, []time.Time{at}, made)
 	default:
-		did.steps = nil // they may not be committed
-		s.failed(at, did, err)
+		made.steps = nil // they may not be committed
+		s.failed(at, made, err)
 	}
 }
 
@@ -219,11 +219,11 @@ func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (
 // readOne is stateOf without metrics. It reports whether the result is from Redis.
 func (s *Service) readOne(ctx context.Context, user accounts.ID, chat ChatRef) (st state, fromRedis bool, err error) {
 	if s.projection.Up() {
-		st, err := s.redis.one(ctx, user, chat)
+		st, err := s.redis.chat(ctx, user, chat)
 		if (err == nil || errors.Is(err, ErrChat)) && s.projection.Up() { // Redis was trusted all the time
 			return st, true, err
 		}
-		s.doubt(ctx, err)
+		s.suspectRedis(ctx, err)
 	}
 	v, err := s.sql.view(ctx, s.sql.db, user, chat)
 	if err != nil {
@@ -236,30 +236,30 @@ func (s *Service) readOne(ctx context.Context, user accounts.ID, chat ChatRef) (
 	return list[0], false, nil
 }
 
-// doubt stops the use of Redis after an error that is not one of its normal results.
-func (s *Service) doubt(ctx context.Context, err error) {
-	if err != nil && !errors.Is(err, errNotWhole) && !errors.Is(err, ErrChat) && ctx.Err() == nil {
+// suspectRedis stops the use of Redis after an error that is not one of its normal results.
+func (s *Service) suspectRedis(ctx context.Context, err error) {
+	if err != nil && !errors.Is(err, errIncomplete) && !errors.Is(err, ErrChat) && ctx.Err() == nil {
 		s.projection.Suspect()
 	}
 }
 
-// mostLoaded is the largest number of chats that Redis receives at once. It must store them within 100 ms, or it is no
+// maxCachedChats is the largest number of chats that Redis receives at once. It must store them within 100 ms, or it is no
 // longer trusted.
-const mostLoaded = 10_000
+const maxCachedChats = 10_000
 
-// loadAtOnce is the number of users whose chats one statement reads. Each may have thousands.
-const loadAtOnce = 16
+// maxLoadBatch is the number of users whose chats one statement reads. Each may have thousands.
+const maxLoadBatch = 16
 
 // newLoader returns the committer that loads all chats of users whose chats Redis does not have. If Redis is
 // unavailable or slow, every list needs it. Therefore users share statements, and at most two run at a time.
 func newLoader(s *Service) *groupcommit.Committer[accounts.ID, []state] {
-	return groupcommit.New(s.load, groupcommit.Options[accounts.ID, []state]{Committers: 2, MaxBatch: loadAtOnce})
+	return groupcommit.New(s.load, groupcommit.Options[accounts.ID, []state]{Committers: 2, MaxBatch: maxLoadBatch})
 }
 
 // load stores all chats of users in Redis, except those of a user with very many, and returns them. A batch may name a
 // user twice.
 func (s *Service) load(ctx context.Context, users []accounts.ID) ([][]state, error) {
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	views, err := s.sql.views(ctx, s.sql.db, users...)
 	if err != nil {
@@ -277,8 +277,8 @@ func (s *Service) load(ctx context.Context, users []accounts.ID) ([][]state, err
 		all[st.me.user] = append(all[st.me.user], st)
 	}
 	for user, list := range all {
-		if len(list) <= mostLoaded && s.projection.Writable() {
-			s.doubt(ctx, s.redis.putAll(ctx, user, list))
+		if len(list) <= maxCachedChats && s.projection.Writable() {
+			s.suspectRedis(ctx, s.redis.putAll(ctx, user, list))
 		}
 	}
 	out := make([][]state, len(users))

@@ -31,7 +31,7 @@ import (
 func (w *world) fromSQL() *Service {
 	s := w.Service
 	plain := &Service{sql: s.sql, redis: s.redis, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, metrics: s.metrics, log: s.log, base: s.base,
-		projection: projection.New(projection.Config[change, agreed]{Redis: w.redis, DB: s.sql.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
+		projection: projection.New(projection.Config[change, derivedState]{Redis: w.redis, DB: s.sql.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
 	plain.loader = newLoader(plain)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var loading sync.WaitGroup
@@ -208,7 +208,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 							used++
 							break
 						}
-						if errors.Is(err, errNotWhole) && try == 20 {
+						if errors.Is(err, errIncomplete) && try == 20 {
 							t.Fatalf("what was read is not in Redis: %v", err)
 						}
 						_, _ = w.Chats(ctx, user, "", "", 10)
@@ -293,7 +293,7 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 			}
 			user := ids.New[accounts.User]()
 			var all []state
-			for range 2*putAtOnce + 1 {
+			for range 2*putChunk + 1 {
 				conv := conversation{id: ids.New[conversation](), kind: direct, seq: 1, lastAt: 1}
 				all = append(all, state{view: view{conversation: conv, me: member{user: user, peer: ids.New[accounts.User](), conv: conv.id}}})
 			}
@@ -308,13 +308,13 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 				want    error
 			}{
 				{"all of them", []int{0, 1, 2}, nil},
-				{"the last part", []int{2}, errNotWhole},
-				{"all but the first part", []int{1, 2}, errNotWhole},
-				{"all but the second part", []int{0, 2}, errNotWhole},
-				{"all but the last part", []int{0, 1}, errNotWhole},
+				{"the last part", []int{2}, errIncomplete},
+				{"all but the first part", []int{1, 2}, errIncomplete},
+				{"all but the second part", []int{0, 2}, errIncomplete},
+				{"all but the last part", []int{0, 1}, errIncomplete},
 				{"the parts in another order", []int{1, 0, 2}, nil},
 			} {
-				must(s.forget(t.Context(), user, nil))
+				must(s.deleteChats(t.Context(), user, nil))
 				for _, i := range c.arrived {
 					must(db.Do(t.Context(), parts[i]).Err)
 				}
@@ -323,9 +323,9 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 					if _, _, _, err := s.list(t.Context(), user, 0, 10, 0); !errors.Is(err, want) {
 						t.Errorf("%s: the list: %v, want %v", what, err, want)
 					}
-					for _, i := range []int{0, putAtOnce, 2 * putAtOnce} {
-						if _, err := s.one(t.Context(), user, all[i].chat()); errors.Is(err, ErrChat) {
-							t.Errorf("%s: chat %d is said not to be there", what, i)
+					for _, i := range []int{0, putChunk, 2 * putChunk} {
+						if _, err := s.chat(t.Context(), user, all[i].chat()); errors.Is(err, ErrChat) {
+							t.Errorf("%s: chat %d is unknown", what, i)
 						}
 					}
 				}
@@ -343,7 +343,7 @@ func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{MessagesFrom: "everybody"})
 		who := w.join(3)
 		w.says(who[0], who[1], "Hi")
-		for range latestKept + 1 {
+		for range maxLatest + 1 {
 			w.says(who[0], who[2], "Hi")
 		}
 		w.listed(who[0])
@@ -384,7 +384,7 @@ func TestOneChatIsReadWithoutTheOthers(t *testing.T) {
 	w.must(w.Mark(ctx, who[0], With(who[1]), 1, 0))
 	_, err := w.Changes(ctx, who[0], With(who[1]), 0)
 	w.must(err)
-	if _, _, _, err := w.Service.redis.list(ctx, who[0], 0, 10, 0); !errors.Is(err, errNotWhole) {
+	if _, _, _, err := w.Service.redis.list(ctx, who[0], 0, 10, 0); !errors.Is(err, errIncomplete) {
 		t.Errorf("all chats were read for one: %v", err)
 	}
 	w.listed(who[0])
@@ -412,14 +412,14 @@ func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 			return nil
 		}))
 	}
-	add(mostLoaded)
+	add(maxCachedChats)
 	w.listed(user)
-	w.must(w.Service.redis.forget(ctx, user, nil))
+	w.must(w.Service.redis.deleteChats(ctx, user, nil))
 	add(1)
 	eventually.True(t, "Redis to be trusted", w.projection.Writable)
 	_, err := w.Chats(ctx, user, "", "", 10)
 	w.must(err)
-	if _, _, _, err := w.Service.redis.list(ctx, user, 0, 10, 0); !errors.Is(err, errNotWhole) {
+	if _, _, _, err := w.Service.redis.list(ctx, user, 0, 10, 0); !errors.Is(err, errIncomplete) {
 		t.Errorf("Redis was given more chats than it takes: %v", err)
 	}
 }
@@ -446,11 +446,11 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 	ctx, who := t.Context(), w.join(2)
 	conv := mustBetween(w, who[0], who[1])
 	m := func(seq int64, text string) *message {
-		return &message{conv: conv, seq: seq, id: ids.New[message](), from: who[0], said: said{Content: api.Content{Kind: api.MessageText, Text: text}}}
+		return &message{conv: conv, seq: seq, id: ids.New[message](), from: who[0], body: messageBody{Content: api.Content{Kind: api.MessageText, Text: text}}}
 	}
 	w.says(who[0], who[1], "one") // so that there is a chat to read
 	w.listed(who[0])
-	w.must(w.Service.redis.keepLatest(ctx, conversation{id: conv, seq: 2, rev: 1}, []message{*m(1, "one"), *m(2, "two")}))
+	w.must(w.Service.redis.storeLatest(ctx, conversation{id: conv, seq: 2, rev: 1}, []message{*m(1, "one"), *m(2, "two")}))
 	for _, follow := range []struct {
 		what  string
 		steps []step
@@ -473,14 +473,14 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 		w.must(err)
 		var texts []string
 		for _, m := range got.messages {
-			texts = append(texts, m.said.Text)
+			texts = append(texts, m.body.Text)
 		}
-		if said := fmt.Sprint(got.seq, got.rev, " ", texts); said != follow.want {
-			t.Errorf("%s: %s, want %s", follow.what, said, follow.want)
+		if content := fmt.Sprint(got.seq, got.rev, " ", texts); content != follow.want {
+			t.Errorf("%s: %s, want %s", follow.what, content, follow.want)
 		}
 	}
 	// Redis stores no more messages than a read needs.
-	for seq := int64(5); seq < 2*latestKept; seq++ {
+	for seq := int64(5); seq < 2*maxLatest; seq++ {
 		cmd, err := followCmd(change{conv: conv, kind: direct, steps: []step{{message: m(seq, "more")}}})
 		w.must(err)
 		_, err = w.Service.redis.do(ctx, []keyspace.Cmd{cmd})
@@ -488,7 +488,7 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 	}
 	_, got, err := w.Service.redis.read(ctx, who[0], With(who[1]), &conv)
 	w.must(err)
-	if n := len(got.messages); n != latestKept || got.messages[0].seq != latestKept || got.messages[n-1].seq != 2*latestKept-1 || got.seq != 2*latestKept-1 {
+	if n := len(got.messages); n != maxLatest || got.messages[0].seq != maxLatest || got.messages[n-1].seq != 2*maxLatest-1 || got.seq != 2*maxLatest-1 {
 		t.Errorf("%d messages from %d to %d, of %d", n, got.messages[0].seq, got.messages[n-1].seq, got.seq)
 	}
 }

@@ -27,7 +27,7 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 			return nil, err
 		}
 		c = v.change()
-		if m, err = s.sql.one(ctx, tx, v, seq); err != nil {
+		if m, err = s.sql.visibleMessage(ctx, tx, v, seq); err != nil {
 			return nil, err
 		}
 		rev := v.rev + 1
@@ -43,20 +43,20 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 		if err := s.sql.setMessage(ctx, tx, m); err != nil {
 			return nil, err
 		}
-		return &step{message: &m, rev: m.rev}, s.tellHookOf(ctx, tx, hook, user, chat, m)
+		return &step{message: &m, rev: m.rev}, s.enqueueChangeHook(ctx, tx, hook, user, chat, m)
 	})
 	if err != nil {
 		return api.Message{}, asKind(ctx, err)
 	}
 	if changed {
-		s.tellChanged(user, chat, m)
+		s.publishChanged(user, chat, m)
 	}
 	return m.wire(user, chat.String()), nil
 }
 
-// tellHookOf enqueues a webhook about a change of a message. It uses the subject of sent messages, so that the backend
+// enqueueChangeHook enqueues a webhook about a change of a message. It uses the subject of sent messages, so that the backend
 // receives a message before its change.
-func (s *Service) tellHookOf(ctx context.Context, tx *sqldb.Tx, hook string, user accounts.ID, chat ChatRef, m message) error {
+func (s *Service) enqueueChangeHook(ctx context.Context, tx *sqldb.Tx, hook string, user accounts.ID, chat ChatRef, m message) error {
 	switch hook {
 	case api.HookMessageEdited:
 		return s.hooks.Enqueue(ctx, tx, hook, hookSubject, m.wire(user, chat.String()))
@@ -87,10 +87,10 @@ func (v view) change(users ...accounts.ID) change {
 	return change{conv: v.id, kind: v.kind, users: users}
 }
 
-// own refuses a user who is not the sender, and a sender after the time limit.
-func own(m *message, user accounts.ID, now time.Time, within time.Duration) error {
+// mayChange refuses a user who is not the sender, and a sender after the time limit.
+func mayChange(m *message, user accounts.ID, now time.Time, within time.Duration) error {
 	switch {
-	case m.said.Kind == api.MessageSystem:
+	case m.body.Kind == api.MessageSystem:
 		return ErrSystem
 	case m.from != user:
 		return ErrNotYours
@@ -121,34 +121,34 @@ func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 	}
 	return s.change(ctx, user, chat, seq, api.HookMessageEdited, func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error) {
 		next, err := s.edited(ctx, tx, chat, m, user, text)
-		if err != nil || next.Text == m.said.Text {
+		if err != nil || next.Text == m.body.Text {
 			return false, err
 		}
-		if err := s.sql.keepEdit(ctx, tx, *m, rev); err != nil {
+		if err := s.sql.storeEdit(ctx, tx, *m, rev); err != nil {
 			return false, err
 		}
-		m.said, m.edited = next, tx.Now().UnixMilli()
+		m.body, m.edited = next, tx.Now().UnixMilli()
 		return true, nil
 	})
 }
 
 // edited returns the content of a message after its edit. Its errors are ErrNotYours, ErrSystem, ErrRecalled,
 // ErrTooLate, ErrContent, groups.ErrMuted and groups.ErrAllMuted.
-func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *message, user accounts.ID, text string) (said, error) {
-	if err := own(m, user, q.Now(), s.cfg.EditFor); err != nil {
-		return said{}, err
+func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *message, user accounts.ID, text string) (messageBody, error) {
+	if err := mayChange(m, user, q.Now(), s.cfg.EditFor); err != nil {
+		return messageBody{}, err
 	}
-	if m.said.Forwarded != nil {
-		return said{}, ErrNotYours
+	if m.body.Forwarded != nil {
+		return messageBody{}, ErrNotYours
 	}
 	if !chat.direct() {
 		seat := groups.Seat{Group: chat.group, User: user}
 		found, err := groups.Standings(ctx, q, []groups.Seat{seat})
 		if err = cmp.Or(err, found[seat].Muted); err != nil {
-			return said{}, err
+			return messageBody{}, err
 		}
 	}
-	next := m.said
+	next := m.body
 	next.Text = text
 	var err error
 	next.Content, err = checkContent(next.Content)
@@ -166,7 +166,7 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 		return "", err
 	}
 	next, err := s.edited(ctx, s.sql.db, chat, &m, user, text)
-	if err != nil || next.Text == m.said.Text {
+	if err != nil || next.Text == m.body.Text {
 		return text, err
 	}
 	v, err := s.hooks.Before(ctx, api.BeforeMessageEdit, user.String(), api.HookEdit{From: user.String(), Chat: chat.String(), ID: m.id.String(), Seq: seq, Content: next.Content}, func(v api.HookVerdict) error {
@@ -198,13 +198,13 @@ func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, se
 		if err := s.mayRecall(ctx, tx, user, chat, m, tx.Now()); err != nil {
 			return false, err
 		}
-		if _, has := m.said.file(); has {
-			if err := s.dropFiles(ctx, tx, m.conv, m.seq); err != nil {
+		if _, has := m.body.file(); has {
+			if err := s.removeFileReferences(ctx, tx, m.conv, m.seq); err != nil {
 				return false, err
 			}
 		}
-		m.said, m.reply, m.recalled, m.reactions = said{Content: api.Content{Kind: m.said.Kind}}, 0, tx.Now().UnixMilli(), nil
-		return true, s.sql.forget(ctx, tx, *m)
+		m.body, m.reply, m.recalled, m.reactions = messageBody{Content: api.Content{Kind: m.body.Kind}}, 0, tx.Now().UnixMilli(), nil
+		return true, s.sql.deleteReactionsAndEdits(ctx, tx, *m)
 	})
 }
 
@@ -215,7 +215,7 @@ func (m *message) recalledFor(user accounts.ID, chat ChatRef) bool {
 
 // mayRecall refuses a user who may not recall a message. It returns ErrNotYours, ErrSystem, ErrRecalled or ErrTooLate.
 func (s *Service) mayRecall(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef, m *message, now time.Time) error {
-	err := own(m, user, now, s.cfg.RecallFor)
+	err := mayChange(m, user, now, s.cfg.RecallFor)
 	if errors.Is(err, ErrNotYours) && !chat.direct() {
 		err = moderate(ctx, q, chat.group, user, m)
 	}
@@ -299,9 +299,9 @@ func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 			return nil, err
 		}
 		c = v.change()
-		m, err := s.sql.one(ctx, tx, v, seq)
+		m, err := s.sql.visibleMessage(ctx, tx, v, seq)
 		if errors.Is(err, ErrMessage) {
-			if again, readErr := s.sql.isHidden(ctx, tx, user, v.id, seq); again || readErr != nil {
+			if already, readErr := s.sql.isHidden(ctx, tx, user, v.id, seq); already || readErr != nil {
 				return nil, readErr
 			}
 		}
@@ -324,7 +324,7 @@ func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 		return asKind(ctx, err)
 	}
 	if hidden.Rev > 0 {
-		s.tell(user, api.EventMessageHidden, hidden)
+		s.publish(user, api.EventMessageHidden, hidden)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 )
 
-// pinnedPlaces is higher than the time of any message.
-const pinnedPlaces = 1 << 52
+// pinnedBase is higher than the time of any message.
+const pinnedBase = 1 << 52
 
 // state is the data of a user's chat that the list of chats shows.
 type state struct {
@@ -45,30 +45,30 @@ func (v view) place() int64 {
 	case v.me.gone != 0:
 		return 0
 	case v.me.pinned != 0:
-		return pinnedPlaces + v.me.pinned
+		return pinnedBase + v.me.pinned
 	case v.seq > v.me.cleared || v.me.draft != "":
 		return max(1, v.lastAt)
 	}
 	return 0
 }
 
-// placeAt is a message's place at one rev of the conversation.
-type placeAt struct {
+// placeAtRev is a message's place at one rev of the conversation.
+type placeAtRev struct {
 	place
 	rev int64
 }
 
 // states returns the states of views, which may be of different users. Messages in known are not read again. Data that
 // is read may be newer than the views.
-func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAt]message) ([]state, error) {
+func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAtRev]message) ([]state, error) {
 	out := make([]state, len(views))
-	for some := 0; some < len(views); some += atMost {
-		part := views[some:min(some+atMost, len(views))]
+	for start := 0; start < len(views); start += maxConditions {
+		part := views[start:min(start+maxConditions, len(views))]
 		var places []place
 		var changed []view
 		for _, v := range part {
 			at := place{v.id, v.seq}
-			if _, there := known[placeAt{at, v.rev}]; v.seq > v.me.cleared && !there {
+			if _, ok := known[placeAtRev{at, v.rev}]; v.seq > v.me.cleared && !ok {
 				places = append(places, at)
 			}
 			if v.rev > 0 { // at rev 0 no message was ever deleted
@@ -76,37 +76,37 @@ func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAt]m
 			}
 		}
 		slices.SortFunc(places, place.compare)
-		newest, err := s.at(ctx, s.db, slices.Compact(places))
+		newest, err := s.messagesAt(ctx, s.db, slices.Compact(places))
 		if err != nil {
 			return nil, err
 		}
-		hidden, err := s.hiddenLately(ctx, changed)
+		hidden, err := s.latestHidden(ctx, changed)
 		if err != nil {
 			return nil, err
 		}
 		for i, v := range part {
 			st := state{view: v, hidden: hidden[v.key()]}
-			m, there := known[placeAt{place{v.id, v.seq}, v.rev}]
-			if !there {
-				m, there = newest[place{v.id, v.seq}]
+			m, ok := known[placeAtRev{place{v.id, v.seq}, v.rev}]
+			if !ok {
+				m, ok = newest[place{v.id, v.seq}]
 			}
-			if there && v.seq > v.me.cleared && !slices.Contains(st.hidden, v.seq) {
+			if ok && v.seq > v.me.cleared && !slices.Contains(st.hidden, v.seq) {
 				st.last = &m
 			}
-			out[some+i] = st
+			out[start+i] = st
 		}
 	}
 	return out, nil
 }
 
-// keptMessage is the form of a message in Redis.
-type keptMessage struct {
+// storedMessage is the form of a message in Redis.
+type storedMessage struct {
 	Seq       int64       `json:"s"`
 	Rev       int64       `json:"v,omitempty"`
 	ID        MessageID   `json:"i"`
 	From      accounts.ID `json:"f"`
 	ClientID  string      `json:"c,omitempty"`
-	Said      said        `json:"b"`
+	Body      messageBody `json:"b"`
 	Reply     int64       `json:"r,omitempty"`
 	At        int64       `json:"a"`
 	Edited    int64       `json:"e,omitempty"`
@@ -114,16 +114,16 @@ type keptMessage struct {
 	Reactions [][2]string `json:"x,omitempty"` // emoji and user
 }
 
-func (m message) kept() keptMessage {
-	k := keptMessage{Seq: m.seq, Rev: m.rev, ID: m.id, From: m.from, ClientID: m.clientID, Said: m.said, Reply: m.reply, At: m.at, Edited: m.edited, Recalled: m.recalled}
+func (m message) stored() storedMessage {
+	k := storedMessage{Seq: m.seq, Rev: m.rev, ID: m.id, From: m.from, ClientID: m.clientID, Body: m.body, Reply: m.reply, At: m.at, Edited: m.edited, Recalled: m.recalled}
 	for _, r := range m.reactions {
 		k.Reactions = append(k.Reactions, [2]string{r.emoji, r.user.String()})
 	}
 	return k
 }
 
-func (k keptMessage) message(conv ConversationID) (message, error) {
-	m := message{conv: conv, seq: k.Seq, rev: k.Rev, id: k.ID, from: k.From, clientID: k.ClientID, said: k.Said, reply: k.Reply, at: k.At, edited: k.Edited, recalled: k.Recalled}
+func (k storedMessage) message(conv ConversationID) (message, error) {
+	m := message{conv: conv, seq: k.Seq, rev: k.Rev, id: k.ID, from: k.From, clientID: k.ClientID, body: k.Body, reply: k.Reply, at: k.At, edited: k.Edited, recalled: k.Recalled}
 	for _, x := range k.Reactions {
 		r := reaction{emoji: x[0]}
 		if err := r.user.UnmarshalText([]byte(x[1])); err != nil {
@@ -144,8 +144,8 @@ type head struct {
 // version grows with each message and change.
 func (h head) version() int64 { return h.seq + h.rev }
 
-// over combines a member's own part with the head.
-func (h head) over(own state) state {
+// withOwnPart combines a member's own part with the head.
+func (h head) withOwnPart(own state) state {
 	own.conversation, own.last = h.conversation, nil
 	if h.last != nil && h.seq > own.me.cleared && !slices.Contains(own.hidden, h.seq) {
 		own.last = h.last
@@ -153,23 +153,23 @@ func (h head) over(own state) state {
 	return own
 }
 
-// keptHead is the form of a head in Redis.
-type keptHead struct {
-	Title   string       `json:"t"`
-	Seq     int64        `json:"s"`
-	Rev     int64        `json:"v"`
-	LastAt  int64        `json:"a"`
-	Changed int64        `json:"c"`
-	Last    *keptMessage `json:"o,omitempty"`
+// storedHead is the form of a head in Redis.
+type storedHead struct {
+	Title   string         `json:"t"`
+	Seq     int64          `json:"s"`
+	Rev     int64          `json:"v"`
+	LastAt  int64          `json:"a"`
+	Changed int64          `json:"c"`
+	Last    *storedMessage `json:"o,omitempty"`
 
 	Uncounted numbers `json:"u,omitempty"`
 }
 
 // text returns the head's value in Redis: its version, then JSON.
 func (h head) text() (string, error) {
-	k := keptHead{Title: h.title, Seq: h.seq, Rev: h.rev, LastAt: h.lastAt, Changed: h.changed, Uncounted: h.uncounted}
+	k := storedHead{Title: h.title, Seq: h.seq, Rev: h.rev, LastAt: h.lastAt, Changed: h.changed, Uncounted: h.uncounted}
 	if h.last != nil {
-		last := h.last.kept()
+		last := h.last.stored()
 		k.Last = &last
 	}
 	body, err := json.Marshal(k)
@@ -182,7 +182,7 @@ func parseHead(conv ConversationID, text string) (head, error) {
 	if at < 0 {
 		return head{}, fmt.Errorf("the head of a group's chat in Redis is not JSON: %.40q", text)
 	}
-	var k keptHead
+	var k storedHead
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
 		return head{}, fmt.Errorf("the head of a group's chat in Redis: %w", err)
 	}
@@ -198,7 +198,7 @@ func parseHead(conv ConversationID, text string) (head, error) {
 }
 
 // heads returns the heads of groups' conversations. Messages in known are not read again.
-func (s *Service) heads(ctx context.Context, list []ConversationID, known map[placeAt]message) ([]head, error) {
+func (s *Service) heads(ctx context.Context, list []ConversationID, known map[placeAtRev]message) ([]head, error) {
 	found, err := s.sql.conversations(ctx, list)
 	if err != nil {
 		return nil, err
@@ -206,30 +206,30 @@ func (s *Service) heads(ctx context.Context, list []ConversationID, known map[pl
 	var places []place
 	for _, c := range found {
 		at := place{c.id, c.seq}
-		if _, there := known[placeAt{at, c.rev}]; !there && c.seq > 0 {
+		if _, ok := known[placeAtRev{at, c.rev}]; !ok && c.seq > 0 {
 			places = append(places, at)
 		}
 	}
-	newest, err := s.sql.at(ctx, s.sql.db, places)
+	newest, err := s.sql.messagesAt(ctx, s.sql.db, places)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]head, len(found))
 	for i, c := range found {
-		m, there := known[placeAt{place{c.id, c.seq}, c.rev}]
-		if !there {
-			m, there = newest[place{c.id, c.seq}]
+		m, ok := known[placeAtRev{place{c.id, c.seq}, c.rev}]
+		if !ok {
+			m, ok = newest[place{c.id, c.seq}]
 		}
-		if out[i].conversation = c; there {
+		if out[i].conversation = c; ok {
 			out[i].last = &m
 		}
 	}
 	return out, nil
 }
 
-// keptState is the form of a state in Redis; the user is part of the key. For a group's chat it has the member's own
+// storedState is the form of a state in Redis; the user is part of the key. For a group's chat it has the member's own
 // part.
-type keptState struct {
+type storedState struct {
 	Conv      ConversationID `json:"c"`
 	Peer      accounts.ID    `json:"p,omitzero"`
 	Seq       int64          `json:"s,omitempty"`
@@ -247,21 +247,21 @@ type keptState struct {
 	PeerGot   int64          `json:"pd,omitempty"`
 	Hidden    []int64        `json:"h,omitempty"`
 	Version   int64          `json:"w,omitempty"` // in a chat of two, the version of the member's own part plus one
-	Last      *keptMessage   `json:"o,omitempty"`
+	Last      *storedMessage `json:"o,omitempty"`
 	Uncounted numbers        `json:"u,omitempty"`
 }
 
 // text returns a state's value in Redis: the numbers that scripts read, then JSON.
 func (st state) text() (string, error) {
 	if st.kind == group {
-		body, err := json.Marshal(keptState{Conv: st.id, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
+		body, err := json.Marshal(storedState{Conv: st.id, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
 			Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, Hidden: st.hidden, Changed: st.me.changed, Gone: st.me.gone})
 		return fmt.Sprintf("%d %s", st.version(), body), err
 	}
-	k := keptState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed), Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
+	k := storedState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed), Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
 		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden, Version: st.me.version + 1, Uncounted: st.uncounted}
 	if st.last != nil {
-		last := st.last.kept()
+		last := st.last.stored()
 		k.Last = &last
 	}
 	body, err := json.Marshal(k)
@@ -274,7 +274,7 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 	if at < 0 {
 		return st, fmt.Errorf("a chat in Redis is not JSON: %.40q", text)
 	}
-	var k keptState
+	var k storedState
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
 		return st, fmt.Errorf("a chat in Redis: %w", err)
 	}

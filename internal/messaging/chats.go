@@ -26,7 +26,7 @@ const clockSkew = 10 * time.Second
 // ErrCursor if a cursor is invalid, or ErrStore.
 func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor string, limit int) (_ api.Chats, err error) {
 	defer errs.Wrap(&err, "messaging.Chats %s", user)
-	agreed := time.UnixMilli(s.projection.Agreed()) // read before the list, so that the list has all older changes
+	mark := time.UnixMilli(s.projection.Agreed()) // read before the list, so that the list has all older changes
 	from, err := parseNumber(since)
 	if err != nil {
 		return api.Chats{}, err
@@ -39,7 +39,7 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 	if err != nil {
 		return api.Chats{}, asKind(ctx, err)
 	}
-	out := api.Chats{Sync: strconv.FormatInt(max(1, agreed.Add(-clockSkew).UnixMilli()), 10), Unread: unread}
+	out := api.Chats{Sync: strconv.FormatInt(max(1, mark.Add(-clockSkew).UnixMilli()), 10), Unread: unread}
 	if len(list) > limit {
 		list, out.Next = list[:limit], strconv.FormatInt(skip+int64(limit), 10)
 	}
@@ -52,27 +52,27 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip, n int) (list []state, unread int64, err error) {
 	now := s.sql.db.Now().UnixMilli()
 	if s.projection.Up() {
-		ofTwo, inGroups, sum, err := s.redis.list(ctx, user, since, skip+n, now)
+		directChats, groupChats, sum, err := s.redis.list(ctx, user, since, skip+n, now)
 		if err == nil {
-			inGroups, err = s.overHeads(ctx, inGroups)
+			groupChats, err = s.addHeads(ctx, groupChats)
 		}
 		if err == nil && s.projection.Up() { // Redis was trusted all the time
 			s.metrics.read(true)
-			return inOrder(append(ofTwo, inGroups...), since, skip, n), sum + waiting(inGroups, now), nil
+			return sortedPage(append(directChats, groupChats...), since, skip, n), sum + sumUnread(groupChats, now), nil
 		}
-		s.doubt(ctx, err)
+		s.suspectRedis(ctx, err)
 	}
 	s.metrics.read(false)
 	all, err := s.loader.Do(ctx, user)
 	if err != nil {
 		return nil, 0, err
 	}
-	unread = waiting(all, now)
-	return inOrder(all, since, skip, n), unread, nil
+	unread = sumUnread(all, now)
+	return sortedPage(all, since, skip, n), unread, nil
 }
 
-// waiting returns the number of unread messages in chats that are not muted.
-func waiting(list []state, now int64) (unread int64) {
+// sumUnread returns the number of unread messages in chats that are not muted.
+func sumUnread(list []state, now int64) (unread int64) {
 	for _, st := range list {
 		if st.me.muted <= now && st.me.gone == 0 {
 			unread += st.unread(st.hidden)
@@ -81,9 +81,9 @@ func waiting(list []state, now int64) (unread int64) {
 	return unread
 }
 
-// inOrder returns a part of chats in the order of the list, or with since the changed ones by their last change. It
+// sortedPage returns a part of chats in the order of the list, or with since the changed ones by their last change. It
 // modifies all.
-func inOrder(all []state, since int64, skip, n int) []state {
+func sortedPage(all []state, since int64, skip, n int) []state {
 	order := view.place
 	if since > 0 {
 		order = view.lastChange
@@ -96,8 +96,8 @@ func inOrder(all []state, since int64, skip, n int) []state {
 	return all[:min(n, len(all))]
 }
 
-// overHeads adds the heads to the user's own parts of groups' chats. It stores in Redis the heads that Redis lacks.
-func (s *Service) overHeads(ctx context.Context, own []state) ([]state, error) {
+// addHeads adds the heads to the user's own parts of groups' chats. It stores in Redis the heads that Redis lacks.
+func (s *Service) addHeads(ctx context.Context, own []state) ([]state, error) {
 	list := make([]ConversationID, len(own))
 	for i, st := range own {
 		list[i] = st.id
@@ -116,12 +116,12 @@ func (s *Service) overHeads(ctx context.Context, own []state) ([]state, error) {
 			found[h.id] = h
 		}
 		if s.projection.Writable() {
-			s.doubt(ctx, s.redis.putHeads(ctx, heads))
+			s.suspectRedis(ctx, s.redis.putHeads(ctx, heads))
 		}
 	}
 	out := make([]state, len(own))
 	for i, st := range own {
-		out[i] = found[st.id].over(st)
+		out[i] = found[st.id].withOwnPart(st)
 	}
 	return out, nil
 }
@@ -163,7 +163,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.people.Profiles(ctx, users)
+	profiles, err := s.people.Profiles(ctx, users)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	sights := s.sights(ctx, user, shown)
 	out := make([]api.Chat, len(list))
 	for i, v := range list {
-		p := who[v.me.peer]
+		p := profiles[v.me.peer]
 		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: v.me.mark(),
 			Unread: v.unread(v.hidden), Uncounted: v.uncountedFor(v.hidden), Pinned: api.AtOrNil(sqldb.TimeOrZero(v.me.pinned)), Draft: v.me.draft, At: api.At(sqldb.Time(v.lastAt)), Version: v.me.version + 1}
 		if v.kind == group {
@@ -204,13 +204,13 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	return out, nil
 }
 
-// sightTime bounds the wait of a list for the relations to other users.
-const sightTime = 2 * time.Second
+// sightTimeout bounds the wait of a list for the relations to other users.
+const sightTimeout = 2 * time.Second
 
 // sights returns what a user may see of other users. It returns nothing if the relations cannot be read, so that a list
 // from Redis does not fail with SQL.
 func (s *Service) sights(ctx context.Context, user accounts.ID, others []accounts.ID) map[accounts.ID]social.Sight {
-	ctx, cancel := context.WithTimeout(ctx, sightTime)
+	ctx, cancel := context.WithTimeout(ctx, sightTimeout)
 	defer cancel()
 	sights, err := s.relations.Sights(ctx, user, others)
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 		marked = changed
 	}
 	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: to.read, delivered: to.delivered, changed: changed, marked: marked}, st.kind, at, was})
-	s.notTaken(at, err)
+	s.settleUnaccepted(at, err)
 	return asKind(ctx, cmp.Or(err, refused))
 }
 
@@ -309,7 +309,7 @@ func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn fu
 			return nil, err
 		}
 		c = v.change(user)
-		c.own = true
+		c.ownOnly = true
 		now := tx.Now().UnixMilli()
 		fn(&v, now)
 		v.me.changed = now
@@ -318,11 +318,11 @@ func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn fu
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
 	}
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime) // the event is published even if the caller disconnects
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout) // the event is published even if the caller disconnects
 	defer cancel()
 	now, err := s.Chat(reading, user, chat)
 	if err == nil {
-		s.tell(user, api.EventChatUpdated, now)
+		s.publish(user, api.EventChatUpdated, now)
 	}
 	return now, asKind(ctx, err)
 }
@@ -344,7 +344,7 @@ func (s *Service) Typing(ctx context.Context, user accounts.ID, chat ChatRef, ty
 		}
 		return asKind(ctx, err)
 	}
-	s.tellFleeting([]accounts.ID{peer}, api.EventChatTyping, api.Typing{Chat: With(user).String(), User: user.String(), Typing: typing})
+	s.publishFleeting([]accounts.ID{peer}, api.EventChatTyping, api.Typing{Chat: With(user).String(), User: user.String(), Typing: typing})
 	return nil
 }
 
@@ -374,6 +374,6 @@ func (s *Service) SetSettings(ctx context.Context, user accounts.ID, u api.ChatS
 		return api.ChatSettings{}, asKind(ctx, err)
 	}
 	out := s.wireSettings(set)
-	s.tell(user, api.EventChatSettings, out)
+	s.publish(user, api.EventChatSettings, out)
 	return out, nil
 }

@@ -28,7 +28,7 @@ type sending struct {
 	to       ChatRef
 	clientID string
 	hash     string
-	said     said
+	body     messageBody
 	source   *place // the message that it forwards; nil if it forwards none
 	reply    int64
 	since    time.Time // time of arrival
@@ -57,20 +57,20 @@ func (s sending) seat() groups.Seat { return groups.Seat{Group: s.to.group, User
 // sent is the result of a sending.
 type sent struct {
 	message
-	chatRev int64 // the conversation's rev at the commit of a new message
-	again   bool  // it was stored by an earlier request
-	refusal error
+	chatRev   int64 // the conversation's rev at the commit of a new message
+	duplicate bool  // it was stored by an earlier request
+	refusal   error
 }
 
-// batchTime bounds the statements of a batch.
-const batchTime = 5 * time.Second
+// batchTimeout bounds the statements of a batch.
+const batchTimeout = 5 * time.Second
 
-// atMost is the largest number of conditions of a statement, within the limit of SQLite.
-const atMost = 256
+// maxConditions is the largest number of conditions of a statement, within the limit of SQLite.
+const maxConditions = 256
 
 func newCommitter(s *Service) *groupcommit.Committer[sending, sent] {
 	return groupcommit.New(s.commit, groupcommit.Options[sending, sent]{
-		MaxBatch: atMost,
+		MaxBatch: maxConditions,
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
 		After:    s.afterSend,
@@ -93,15 +93,15 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 			s.projection.Done(batch[i].since)
 			continue
 		}
-		if !r.again { // otherwise the node that stored it may have died before it updated Redis
+		if !r.duplicate { // otherwise the node that stored it may have died before it updated Redis
 			c.steps = []step{{message: &r.message, chatRev: r.chatRev}}
 		}
 		at, changes = append(at, batch[i].since), append(changes, c)
 	}
 	if len(changes) > 0 {
-		s.bring(ctx, at, changes...)
+		s.apply(ctx, at, changes...)
 	}
-	s.tellSent(results)
+	s.publishSent(results)
 }
 
 // failed settles a change that was announced to the projection and failed.
@@ -113,17 +113,17 @@ func (s *Service) failed(at time.Time, c change, err error) {
 	}
 }
 
-// notTaken settles an announced change that no committer accepted.
-func (s *Service) notTaken(at time.Time, err error) {
+// settleUnaccepted settles an announced change that no committer accepted.
+func (s *Service) settleUnaccepted(at time.Time, err error) {
 	if errors.Is(err, groupcommit.ErrClosed) || errors.Is(err, groupcommit.ErrNotTaken) {
 		s.projection.Done(at)
 	}
 }
 
 func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err error) {
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	var k known
+	var k retryState
 	for {
 		err = s.sql.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			out, err = s.commitIn(ctx, tx, batch, k)
@@ -132,22 +132,22 @@ func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err 
 		switch {
 		case errors.Is(err, sqldb.ErrHeld):
 			k.waited++
-		case sqldb.IsDuplicate(err) && !k.again:
-			k.again = true
+		case sqldb.IsDuplicate(err) && !k.duplicate:
+			k.duplicate = true
 		default:
 			return out, err
 		}
 	}
 }
 
-// known is what earlier tries found out about a batch.
-type known struct {
-	again  bool // some messages are stored already; this is rare, and the unique key reveals it
-	waited int  // number of waits for conversations that timed out
+// retryState is what earlier attempts found out about a batch.
+type retryState struct {
+	duplicate bool // some messages are stored already; this is rare, and the unique key reveals it
+	waited    int  // number of waits for conversations that timed out
 }
 
 // commitIn writes a batch.
-func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k known) ([]sent, error) {
+func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k retryState) ([]sent, error) {
 	var list []ConversationID
 	for _, in := range batch {
 		list = append(list, in.conv)
@@ -166,30 +166,30 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 			refused[in.key()] = errors.Join(ErrStore, sqldb.ErrHeld)
 		}
 	}
-	files, err := s.takeFiles(ctx, tx, batch, refused)
+	files, err := s.lockFiles(ctx, tx, batch, refused)
 	if err != nil {
 		return nil, err
 	}
-	there := map[sendingKey]message{}
-	if k.again || len(refused) > 0 { // a message that was sent before gets its response even if the rules now refuse it
-		if there, err = s.sql.sentBefore(ctx, tx, batch); err != nil {
+	stored := map[sendingKey]message{}
+	if k.duplicate || len(refused) > 0 { // a message that was sent before gets its response even if the rules now refuse it
+		if stored, err = s.sql.sentBefore(ctx, tx, batch); err != nil {
 			return nil, err
 		}
 	}
-	out, fresh, read := numbered(batch, there, conversations, refused, files, tx.Now().UnixMilli())
+	out, fresh, read := assignSeqs(batch, stored, conversations, refused, files, tx.Now().UnixMilli())
 	if len(fresh) == 0 {
 		return out, nil
 	}
 	if err := s.sql.insert(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
-	if err := s.giveFiles(ctx, tx, fresh); err != nil {
+	if err := s.addFileReferences(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
-	if err := s.sql.move(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {
+	if err := s.sql.updateConversations(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {
 		return nil, err
 	}
-	if err := s.tellHooks(ctx, tx, fresh); err != nil {
+	if err := s.enqueueSentHook(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
 	if len(read) == 0 {
@@ -198,16 +198,16 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 	return out, s.sql.mark(ctx, tx, sorted(read, compareMembers))
 }
 
-// numbered returns the results for stored and refused messages and creates messages for the rest. fresh are the new
+// assignSeqs returns the results for stored and refused messages and creates messages for the rest. fresh are the new
 // messages, with the next numbers of their conversations, and read are the senders' marks. It updates conversations and
-// adds new messages to there.
-func numbered(batch []sending, there map[sendingKey]message, conversations map[ConversationID]conversation, refused map[sendingKey]error, files takenFiles, now int64) (out []sent, fresh []message, read map[sendingKey]member) {
+// adds new messages to stored.
+func assignSeqs(batch []sending, stored map[sendingKey]message, conversations map[ConversationID]conversation, refused map[sendingKey]error, files lockedFiles, now int64) (out []sent, fresh []message, read map[sendingKey]member) {
 	out = make([]sent, len(batch))
 	read = map[sendingKey]member{} // by conversation and user
 	for i, in := range batch {
-		if m, ok := there[in.key()]; ok {
+		if m, ok := stored[in.key()]; ok {
 			m.to, m.chatSeq = in.to, conversations[in.conv].seq
-			out[i] = sent{message: m, again: true}
+			out[i] = sent{message: m, duplicate: true}
 			if m.hash != in.hash {
 				out[i].refusal = ErrReused
 			}
@@ -228,12 +228,12 @@ func numbered(batch []sending, there map[sendingKey]message, conversations map[C
 		c.seq++
 		c.lastAt = max(c.lastAt, now) // times have the same order as numbers
 		c.changed = max(c.changed, c.lastAt)
-		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, said: files.said(in), reply: in.reply, at: c.lastAt}
+		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, body: files.body(in), reply: in.reply, at: c.lastAt}
 		c.count(m)
 		conversations[in.conv] = c
-		out[i].message, out[i].chatRev, there[in.key()] = m, c.rev, m
+		out[i].message, out[i].chatRev, stored[in.key()] = m, c.rev, m
 		fresh = append(fresh, m)
-		if m.said.Kind == api.MessageSystem {
+		if m.body.Kind == api.MessageSystem {
 			continue // it moves no mark: the user in whose name it is sent may not have read earlier messages
 		}
 		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq, changed: now}
@@ -244,16 +244,16 @@ func numbered(batch []sending, there map[sendingKey]message, conversations map[C
 // hookSubject is the subject of all webhooks about messages, so that the backend receives them in order.
 const hookSubject = "messages"
 
-// tellHooks enqueues one webhook for all messages that a batch stores.
-func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
+// enqueueSentHook enqueues one webhook for all messages that a batch stores.
+func (s *Service) enqueueSentHook(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
 	if !s.hooks.Wants(api.HookMessageSent) {
 		return nil
 	}
-	told := make([]any, len(fresh))
+	wires := make([]any, len(fresh))
 	for i, m := range fresh {
-		told[i] = m.wire(m.from, m.to.String())
+		wires[i] = m.wire(m.from, m.to.String())
 	}
-	return s.hooks.Enqueue(ctx, tx, api.HookMessageSent, hookSubject, told...)
+	return s.hooks.Enqueue(ctx, tx, api.HookMessageSent, hookSubject, wires...)
 }
 
 // refusals returns the refusals of messages to groups. In a transaction the conversations are locked, and a change of
@@ -281,7 +281,7 @@ func refusals(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendin
 		case in.trusted:
 		case standing.Muted != nil:
 			refused[in.key()] = standing.Muted
-		case slices.Contains(in.said.Mentions, api.MentionAll) && standing.MayMentionAll() != nil:
+		case slices.Contains(in.body.Mentions, api.MentionAll) && standing.MayMentionAll() != nil:
 			refused[in.key()] = standing.MayMentionAll()
 		}
 	}
@@ -336,13 +336,13 @@ func (m marking) chat() ChatRef {
 }
 
 func (m marking) change() change {
-	return change{conv: m.conv, kind: m.kind, users: []accounts.ID{m.user}, own: true}
+	return change{conv: m.conv, kind: m.kind, users: []accounts.ID{m.user}, ownOnly: true}
 }
 
 // newMarker returns a committer whose results are refusals.
 func newMarker(s *Service) *groupcommit.Committer[marking, error] {
 	return groupcommit.New(s.commitMarks, groupcommit.Options[marking, error]{
-		MaxBatch: atMost,
+		MaxBatch: maxConditions,
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
 		After:    s.afterMarks,
@@ -354,46 +354,46 @@ func newMarker(s *Service) *groupcommit.Committer[marking, error] {
 func (s *Service) afterMarks(ctx context.Context, batch []marking, refusals []error) {
 	var at []time.Time
 	var changes []change
-	var taken []marking
+	var accepted []marking
 	for i, in := range batch {
 		if refusals[i] != nil { // its row is locked, perhaps by an earlier try
 			s.projection.Unsure(in.since, in.change())
 			continue
 		}
-		at, changes, taken = append(at, in.since), append(changes, in.change()), append(taken, in)
+		at, changes, accepted = append(at, in.since), append(changes, in.change()), append(accepted, in)
 	}
-	if len(taken) > 0 {
-		s.bring(ctx, at, changes...)
-		s.tellMarks(taken)
+	if len(accepted) > 0 {
+		s.apply(ctx, at, changes...)
+		s.publishMarks(accepted)
 	}
 }
 
 // commitMarks writes the highest of each member's marks. If another transaction holds rows of members for seconds,
 // their marks are refused, and the others are written.
 func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, error) {
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	furthest := map[memberKey]member{}
+	highest := map[memberKey]member{}
 	for _, in := range batch {
 		key := memberKey{in.user, in.conv}
-		m, there := furthest[key]
-		if !there {
+		m, ok := highest[key]
+		if !ok {
 			m = in.member
 		}
 		m.read, m.delivered, m.marked = max(m.read, in.read), max(m.delivered, in.delivered), max(m.marked, in.marked)
-		furthest[key] = m
+		highest[key] = m
 	}
 	refusals := make([]error, len(batch))
-	err := s.sql.mark(ctx, s.sql.db, sorted(furthest, compareMembers))
+	err := s.sql.mark(ctx, s.sql.db, sorted(highest, compareMembers))
 	if !sqldb.IsLocked(err) {
 		return refusals, err
 	}
 	var free map[memberKey]member
 	err = s.sql.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		keys, err := s.sql.lockFreeMembers(ctx, tx, slices.Collect(maps.Keys(furthest)))
+		keys, err := s.sql.lockFreeMembers(ctx, tx, slices.Collect(maps.Keys(highest)))
 		free = map[memberKey]member{}
 		for _, k := range keys {
-			free[k] = furthest[k]
+			free[k] = highest[k]
 		}
 		if err != nil || len(free) == 0 {
 			return err
@@ -401,7 +401,7 @@ func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, er
 		return s.sql.mark(ctx, tx, sorted(free, compareMembers))
 	})
 	for i, in := range batch {
-		if _, is := free[memberKey{in.user, in.conv}]; !is {
+		if _, ok := free[memberKey{in.user, in.conv}]; !ok {
 			refusals[i] = ErrStore
 		}
 	}

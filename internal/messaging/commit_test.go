@@ -41,7 +41,7 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 		w.says(who[0], peer, "Hi")
 		found, err := w.sql.findPairs(t.Context(), w.sql.db, []pair{pairOf(who[0], peer)}, "")
 		w.must(err)
-		batch = append(batch, sending{conv: found[pairOf(who[0], peer)], from: who[0], to: With(peer), clientID: "again", hash: "h", said: said{Content: api.Content{Text: "Hi again"}}})
+		batch = append(batch, sending{conv: found[pairOf(who[0], peer)], from: who[0], to: With(peer), clientID: "again", hash: "h", body: messageBody{Content: api.Content{Text: "Hi again"}}})
 	}
 	held := batch[len(batch)/2]
 	sqldbtest.Busy(t, w.sql.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", batch[0].conv) // by another node
@@ -115,7 +115,7 @@ func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T)
 	w.says(ann, bob, "Hi")
 	w.listed(bob)
 	now := w.sql.db.Now()
-	batch := []sending{{conv: mustBetween(w, ann, bob), from: ann, to: With(bob), clientID: "again", hash: "h", said: said{Content: api.Content{Text: "Hi again"}}, since: now}}
+	batch := []sending{{conv: mustBetween(w, ann, bob), from: ann, to: With(bob), clientID: "again", hash: "h", body: messageBody{Content: api.Content{Text: "Hi again"}}, since: now}}
 	w.projection.Begin(now)
 	written, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
@@ -123,7 +123,7 @@ func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T)
 			if _, err := tx.ExecContext(ctx, "SET SESSION wait_timeout = 28800 /*M!100300 , idle_transaction_timeout = 0 */"); err != nil {
 				return err
 			}
-			_, err := w.commitIn(ctx, tx, batch, known{})
+			_, err := w.commitIn(ctx, tx, batch, retryState{})
 			close(written)
 			<-end
 			return err

@@ -60,7 +60,7 @@
 // # Events
 //
 // Each commit is published as an event to the personal channels of both users (package events). For the members of a
-// group, see tellGroup. An event is a hint: after a gap in seq or rev, a client lists what it lacks.
+// group, see publishToGroup. An event is a hint: after a gap in seq or rev, a client lists what it lacks.
 //
 // If a user deletes a message for themselves, or clears a chat, nothing changes for the other members. A recalled
 // message keeps its seq and loses its content.

@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// eraseAtOnce is the number of a user's chats that one transaction erases.
-const eraseAtOnce = 50
+// maxEraseChats is the number of a user's chats that one transaction erases.
+const maxEraseChats = 50
 
 // Erase removes the user's messages, reactions and settings. In other members' chats the user's messages keep their seq
 // without content, like recalled ones. It may be called again.
@@ -18,11 +18,11 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	for {
 		at := s.sql.db.Now()
 		s.projection.Begin(at)
-		list, err := s.sql.eraseSome(ctx, user, eraseAtOnce, s.dropFiles)
+		list, err := s.sql.eraseFromChats(ctx, user, maxEraseChats, s.removeFileReferences)
 		if len(list) == 0 {
 			s.projection.Done(at)
 			if err == nil {
-				err = s.redis.forget(ctx, user, nil)
+				err = s.redis.deleteChats(ctx, user, nil)
 			}
 			return asKind(ctx, err)
 		}
@@ -40,11 +40,11 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			}
 			return asKind(ctx, err)
 		}
-		s.bring(ctx, since, changes...)
-		if err := s.tellLate(ctx, changes); err != nil {
+		s.apply(ctx, since, changes...)
+		if err := s.publishMissed(ctx, changes); err != nil {
 			return asKind(ctx, err)
 		}
-		if err := s.redis.forget(ctx, user, list); err != nil {
+		if err := s.redis.deleteChats(ctx, user, list); err != nil {
 			return asKind(ctx, err)
 		}
 	}

@@ -29,13 +29,13 @@ func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (e
 	return e, true
 }
 
-func (s *Service) tell(user accounts.ID, typ string, data any) {
+func (s *Service) publish(user accounts.ID, typ string, data any) {
 	if e, ok := s.event(user, typ, s.sql.db.Now(), data); ok {
 		s.bus.Publish([]events.Event{e})
 	}
 }
 
-func (s *Service) tellFleeting(users []accounts.ID, typ string, data any) {
+func (s *Service) publishFleeting(users []accounts.ID, typ string, data any) {
 	batch := make([]events.Event, 0, len(users))
 	for _, user := range users {
 		if e, ok := s.event(user, typ, s.sql.db.Now(), data); ok {
@@ -46,15 +46,15 @@ func (s *Service) tellFleeting(users []accounts.ID, typ string, data any) {
 	s.bus.Publish(batch)
 }
 
-// groupsAtOnce is the largest number of groups whose members are read at once while senders wait. Without Redis each is
+// maxConcurrentLookups is the largest number of groups whose members are read at once while senders wait. Without Redis each is
 // an SQL statement, and other callers need connections too.
-const groupsAtOnce = 8
+const maxConcurrentLookups = 8
 
-// tellSent publishes the messages of a batch to both sides. It also publishes messages that were stored already,
+// publishSent publishes the messages of a batch to both sides. It also publishes messages that were stored already,
 // because the node that stored one may have died before its event.
-func (s *Service) tellSent(results []sent) {
+func (s *Service) publishSent(results []sent) {
 	batch := make([]events.Event, 0, 2*len(results))
-	inGroups, again := map[ConversationID][]message{}, map[ConversationID]bool{}
+	byGroup, hasDuplicate := map[ConversationID][]message{}, map[ConversationID]bool{}
 	for i := range results {
 		m := &results[i].message
 		switch {
@@ -62,20 +62,20 @@ func (s *Service) tellSent(results []sent) {
 		case m.to.direct():
 			batch = append(batch, s.toBoth(api.EventMessageNew, sqldb.Time(m.at), m.from, m.to.peer, *m, nil)...)
 		default:
-			inGroups[m.conv] = append(inGroups[m.conv], *m)
-			again[m.conv] = again[m.conv] || results[i].again
+			byGroup[m.conv] = append(byGroup[m.conv], *m)
+			hasDuplicate[m.conv] = hasDuplicate[m.conv] || results[i].duplicate
 		}
 	}
 	s.bus.Publish(batch)
-	var telling errgroup.Group
-	telling.SetLimit(groupsAtOnce)
-	for conv, list := range inGroups {
-		telling.Go(func() error {
-			s.tellGroup(s.base, conv, api.EventMessageNew, again[conv], list...)
+	var lookups errgroup.Group
+	lookups.SetLimit(maxConcurrentLookups)
+	for conv, list := range byGroup {
+		lookups.Go(func() error {
+			s.publishToGroup(s.base, conv, api.EventMessageNew, hasDuplicate[conv], list...)
 			return nil
 		})
 	}
-	_ = telling.Wait()
+	_ = lookups.Wait()
 }
 
 // toBoth returns the events of a message for the two users of a chat. A user in unaware does not see the message and
@@ -94,34 +94,34 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, 
 	return batch
 }
 
-// small is the largest group whose members each receive every message.
-const small = 200
+// maxFanOut is the largest group whose members each receive every message.
+const maxFanOut = 200
 
-// tellGroup publishes messages of one group in their order. In a group of more than 200 members, connected members get
-// only the chat's progress ([crowds]), and members with the open chat get the messages. old means that some messages
+// publishToGroup publishes messages of one group in their order. In a group of more than 200 members, connected members get
+// only the chat's progress ([pendingProgress]), and members with the open chat get the messages. old means that some messages
 // may be older than a member's membership. Such a member gets the chat's progress instead of a message, and the shared
 // channel of the open chat gets no event. In a smaller group the same applies to a changed message that a member has
 // deleted for themselves.
-func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string, old bool, list ...message) {
+func (s *Service) publishToGroup(ctx context.Context, conv ConversationID, typ string, old bool, list ...message) {
 	if len(list) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	id := groups.ID(conv)
-	stands, least := api.ChatStands{Chat: In(id).String()}, list[0].seq
+	reached, minSeq := api.ChatStands{Chat: In(id).String()}, list[0].seq
 	for _, m := range list {
-		stands.Seq, stands.Rev, least = max(stands.Seq, m.seq, m.chatSeq), max(stands.Rev, m.rev), min(least, m.seq)
+		reached.Seq, reached.Rev, minSeq = max(reached.Seq, m.seq, m.chatSeq), max(reached.Rev, m.rev), min(minSeq, m.seq)
 	}
 	var members []accounts.ID // members who get each message
-	if !s.crowds.raise(conv, stands) {
+	if !s.pendingProgress.raise(conv, reached) {
 		all, err := s.groups.MemberIDs(ctx, id)
 		switch {
 		case err != nil: // the message is stored: clients get it when they list messages
 			s.log.Warn("messaging: event not published: members not read", "group", id, "err", err)
 			return
-		case len(all) > small:
-			s.crowds.add(conv, progress{stands, true})
+		case len(all) > maxFanOut:
+			s.pendingProgress.add(conv, progress{reached, true})
 		default:
 			members = all
 		}
@@ -129,39 +129,39 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	var unaware map[accounts.ID]int64
 	if old { // read after the members, so that no member has joined in between
 		var err error
-		if unaware, err = s.unawareOf(ctx, conv, typ, least, members); err != nil {
+		if unaware, err = s.unawareMembers(ctx, conv, typ, minSeq, members); err != nil {
 			s.log.Warn("messaging: event not published: hidden messages not read", "group", id, "err", err)
 			return
 		}
 	}
-	s.bus.Publish(s.groupEvents(id, typ, stands, list, members, unaware))
+	s.bus.Publish(s.groupEvents(id, typ, reached, list, members, unaware))
 }
 
-// unawareOf returns the members who do not see a message, each with the seq of the last unseen one. The message is
+// unawareMembers returns the members who do not see a message, each with the seq of the last unseen one. The message is
 // older than the membership, or the member has deleted it for themselves. Without members, one result is enough.
-func (s *Service) unawareOf(ctx context.Context, conv ConversationID, typ string, least int64, members []accounts.ID) (map[accounts.ID]int64, error) {
+func (s *Service) unawareMembers(ctx context.Context, conv ConversationID, typ string, minSeq int64, members []accounts.ID) (map[accounts.ID]int64, error) {
 	if len(members) == 0 {
-		return s.sql.unaware(ctx, conv, least, 1)
+		return s.sql.unaware(ctx, conv, minSeq, 1)
 	}
-	unaware, err := s.sql.unaware(ctx, conv, least, math.MaxInt32)
+	unaware, err := s.sql.unaware(ctx, conv, minSeq, math.MaxInt32)
 	if err != nil || typ != api.EventMessageChanged {
 		return unaware, err
 	}
-	hidden, err := s.sql.unseen(ctx, conv, least, members) // a change concerns one message
+	hidden, err := s.sql.unseen(ctx, conv, minSeq, members) // a change concerns one message
 	for _, user := range hidden {
-		unaware[user] = least
+		unaware[user] = minSeq
 	}
 	return unaware, err
 }
 
 // groupEvents returns the events of messages of one group, for its channel and for members.
-func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, list []message, members []accounts.ID, unaware map[accounts.ID]int64) (batch []events.Event) {
-	come, ok := events.Encode(s.log, api.EventChatStands, stands)
+func (s *Service) groupEvents(id groups.ID, typ string, reached api.ChatStands, list []message, members []accounts.ID, unaware map[accounts.ID]int64) (batch []events.Event) {
+	encoded, ok := events.Encode(s.log, api.EventChatStands, reached)
 	if !ok {
 		return nil
 	}
 	for _, m := range list {
-		all, ok := events.Encode(s.log, typ, m.wire(accounts.ID{}, stands.Chat))
+		all, ok := events.Encode(s.log, typ, m.wire(accounts.ID{}, reached.Chat))
 		if !ok {
 			return nil
 		}
@@ -174,12 +174,12 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 		batch = append(batch, open)
 		for _, to := range members {
 			if cleared, hidden := unaware[to]; hidden && m.seq <= cleared {
-				batch = append(batch, events.New(api.EventChatStands, to.String(), s.sql.db.Now(), come))
+				batch = append(batch, events.New(api.EventChatStands, to.String(), s.sql.db.Now(), encoded))
 				continue
 			}
 			text := all
 			if to == m.from {
-				if text, ok = events.Encode(s.log, typ, m.wire(to, stands.Chat)); !ok {
+				if text, ok = events.Encode(s.log, typ, m.wire(to, reached.Chat)); !ok {
 					continue
 				}
 			}
@@ -192,45 +192,45 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 // MaySubscribe refuses a user who may not receive the messages of a channel. The channel is api.GroupChannel of a group
 // that the user is in. It returns ErrChat or ErrStore.
 func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error {
-	who, group, err := subscription(user, channel)
+	id, group, err := subscription(user, channel)
 	if err != nil {
 		return err
 	}
-	_, err = s.sql.view(ctx, s.sql.db, who, In(group))
+	_, err = s.sql.view(ctx, s.sql.db, id, In(group))
 	return asKind(ctx, err)
 }
 
 // MayStay is [Service.MaySubscribe] for a user who has subscribed already. It reads the cache of groups, and SQL only
 // for users who are not members there, because idle sockets repeat this check.
 func (s *Service) MayStay(ctx context.Context, user, channel string) error {
-	who, group, err := subscription(user, channel)
+	id, group, err := subscription(user, channel)
 	if err != nil {
 		return err
 	}
-	if in, err := s.groups.IsMember(ctx, group, who); err == nil && in {
+	if in, err := s.groups.IsMember(ctx, group, id); err == nil && in {
 		return nil
 	}
 	return s.MaySubscribe(ctx, user, channel)
 }
 
 // subscription returns the user and the group of a channel, or ErrChat.
-func subscription(user, channel string) (who accounts.ID, group groups.ID, err error) {
+func subscription(user, channel string) (id accounts.ID, group groups.ID, err error) {
 	name, ok := strings.CutPrefix(channel, api.GroupChannel(""))
-	who, whoErr := ids.Parse[accounts.User](user)
+	id, userErr := ids.Parse[accounts.User](user)
 	group, groupErr := ids.Parse[groups.Group](name)
-	if !ok || whoErr != nil || groupErr != nil {
+	if !ok || userErr != nil || groupErr != nil {
 		err = ErrChat
 	}
-	return who, group, err
+	return id, group, err
 }
 
-// tellChanged publishes the present state of a message to all members.
-func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
+// publishChanged publishes the present state of a message to all members.
+func (s *Service) publishChanged(user accounts.ID, chat ChatRef, m message) {
 	if !chat.direct() {
-		s.tellGroup(s.base, m.conv, api.EventMessageChanged, true, m)
+		s.publishToGroup(s.base, m.conv, api.EventMessageChanged, true, m)
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.base, batchTime)
+	ctx, cancel := context.WithTimeout(s.base, batchTimeout)
 	defer cancel()
 	both := []accounts.ID{user, chat.peer}
 	unaware, err := s.sql.unseen(ctx, m.conv, m.seq, both)
@@ -241,10 +241,10 @@ func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
 	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.sql.db.Now(), user, chat.peer, m, unaware))
 }
 
-// tellMarks publishes marks to the devices of their members. In a chat of two, the other user gets the part that this
+// publishMarks publishes marks to the devices of their members. In a chat of two, the other user gets the part that this
 // user may see.
-func (s *Service) tellMarks(batch []marking) {
-	ctx, cancel := context.WithTimeout(s.base, batchTime)
+func (s *Service) publishMarks(batch []marking) {
+	ctx, cancel := context.WithTimeout(s.base, batchTimeout)
 	defer cancel()
 	var users []accounts.ID
 	for _, in := range batch {

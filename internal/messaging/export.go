@@ -11,11 +11,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// maxExportChats and exportAtOnce are the largest numbers of chats and messages in one part of an export. Each chat
+// maxExportChats and maxExportMessages are the largest numbers of chats and messages in one part of an export. Each chat
 // needs some statements, which must fit into the time of an operation.
 const (
-	maxExportChats = 50
-	exportAtOnce   = 500
+	maxExportChats    = 50
+	maxExportMessages = 500
 )
 
 // Export returns one part of the user's stored chats: the chats in the order of their ids, each with the messages that
@@ -51,10 +51,10 @@ func (s *Service) Export(ctx context.Context, user accounts.ID, cursor string) (
 		} else if err := s.exportChat(ctx, v, &out); err != nil {
 			return out, asKind(ctx, err)
 		}
-		if err := s.exportMessages(ctx, v, after, exportAtOnce-len(out.Messages), &out); err != nil {
+		if err := s.exportMessages(ctx, v, after, maxExportMessages-len(out.Messages), &out); err != nil {
 			return out, asKind(ctx, err)
 		}
-		if n := len(out.Messages); n == exportAtOnce {
+		if n := len(out.Messages); n == maxExportMessages {
 			out.Next = v.id.String() + "." + strconv.FormatInt(out.Messages[n-1].Seq, 10)
 			return out, nil
 		}

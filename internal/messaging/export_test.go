@@ -19,9 +19,9 @@ func TestAnExportHasAllThatAUserSees(t *testing.T) {
 		w.says(ann, bob, "to Bob")
 		w.says(eve, ann, "from Eve")
 		var writing sync.WaitGroup
-		for i := range 3*exportAtOnce/2 - 2 { // run together, so that they share commits
+		for i := range 3*maxExportMessages/2 - 2 { // run together, so that they share commits
 			writing.Go(func() {
-				if i < exportAtOnce-1 {
+				if i < maxExportMessages-1 {
 					w.says(ann, bob, fmt.Sprint(i))
 				} else {
 					w.says(eve, ann, fmt.Sprint(i))
@@ -59,7 +59,7 @@ func TestAnExportHasAllThatAUserSees(t *testing.T) {
 				break
 			}
 		}
-		if want := exportAtOnce + exportAtOnce/2 - 1; len(seen) != want || chats != 2 || parts != 1 {
+		if want := maxExportMessages + maxExportMessages/2 - 1; len(seen) != want || chats != 2 || parts != 1 {
 			t.Errorf("%d messages of %d chats in %d parts, want %d of 2 in 2", len(seen), chats, parts+1, want)
 		}
 		if m := seen[With(bob).String()+" 1"]; m.Text != "thrice" || len(m.Earlier) != 2 || m.Earlier[0].Text != "to Bob" || m.Earlier[1].Text != "twice" {

@@ -19,7 +19,7 @@ import (
 // shares its file.
 
 // file returns the file of this server that a message has, if it has one.
-func (s said) file() (transfers.ID, bool) {
+func (s messageBody) file() (transfers.ID, bool) {
 	if s.Media == nil || s.Media.File == "" {
 		return transfers.ID{}, false
 	}
@@ -27,16 +27,16 @@ func (s said) file() (transfers.ID, bool) {
 	return id, err == nil
 }
 
-// takenFiles are the files of new messages, as package transfers describes them.
-type takenFiles map[transfers.ID]transfers.File
+// lockedFiles are the files of new messages, as package transfers describes them.
+type lockedFiles map[transfers.ID]transfers.File
 
-// takeFiles locks the files of a batch's messages, and adds messages that may not have theirs to refused. The file must
+// lockFiles locks the files of a batch's messages, and adds messages that may not have theirs to refused. The file must
 // be an upload of the sender, or belong to the forwarded message, which still has it.
-func (s *Service) takeFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, refused map[sendingKey]error) (takenFiles, error) {
+func (s *Service) lockFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, refused map[sendingKey]error) (lockedFiles, error) {
 	var list []transfers.ID
 	var sources []place
 	for _, in := range batch {
-		if id, has := in.said.file(); has {
+		if id, has := in.body.file(); has {
 			list = append(list, id)
 			if in.source != nil {
 				sources = append(sources, *in.source)
@@ -55,48 +55,48 @@ func (s *Service) takeFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, 
 		return nil, err
 	}
 	for _, in := range batch {
-		id, has := in.said.file()
+		id, has := in.body.file()
 		if !has || refused[in.key()] != nil {
 			continue
 		}
-		f, there := found[id]
+		f, ok := found[id]
 		switch {
-		case in.source != nil && (!there || have[*in.source] != id):
+		case in.source != nil && (!ok || have[*in.source] != id):
 			refused[in.key()] = ErrRecalled
 		case in.source != nil:
-		case !there || f.From != in.from:
+		case !ok || f.From != in.from:
 			refused[in.key()] = ErrFile
-		case in.said.Kind == api.MessageImage && f.Media.Width == 0:
+		case in.body.Kind == api.MessageImage && f.Media.Width == 0:
 			refused[in.key()] = ErrContent.On("body.media.file", "is not a PNG, JPEG, GIF or WebP picture; send it as a file")
-		case in.said.Kind == api.MessageVoice && !strings.HasPrefix(f.Media.Type, "audio/"):
+		case in.body.Kind == api.MessageVoice && !strings.HasPrefix(f.Media.Type, "audio/"):
 			refused[in.key()] = ErrContent.On("body.media.file", "is not a WAV, Ogg Opus, MP4 or WebM recording; send it as a file")
 		}
 	}
 	return found, nil
 }
 
-// said returns the content of a message, with the server's data about its file.
-func (t takenFiles) said(in sending) said {
-	id, has := in.said.file()
+// body returns the content of a message, with the server's data about its file.
+func (t lockedFiles) body(in sending) messageBody {
+	id, has := in.body.file()
 	if !has || in.source != nil { // a forwarded message has this data already
-		return in.said
+		return in.body
 	}
-	m, sent := t[id].Media, in.said.Media
+	m, sent := t[id].Media, in.body.Media
 	m.Alt, m.Waveform = sent.Alt, sent.Waveform
-	if m.Duration == 0 && in.said.Kind != api.MessageFile {
+	if m.Duration == 0 && in.body.Kind != api.MessageFile {
 		m.Duration = sent.Duration
 	}
-	out := in.said
+	out := in.body
 	out.Media = &m
 	return out
 }
 
-// giveFiles stores the references of new messages to their files.
-func (s *Service) giveFiles(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
+// addFileReferences stores the references of new messages to their files.
+func (s *Service) addFileReferences(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
 	var list []transfers.ID
 	at := map[place]transfers.ID{}
 	for _, m := range fresh {
-		if id, has := m.said.file(); has {
+		if id, has := m.body.file(); has {
 			list, at[place{m.conv, m.seq}] = append(list, id), id
 		}
 	}
@@ -113,24 +113,24 @@ func unique(list []transfers.ID) []transfers.ID {
 	return slices.Compact(slices.SortedFunc(slices.Values(list), transfers.ID.Compare))
 }
 
-// dropFiles removes the files of messages of a locked conversation; without numbers, of all messages.
-func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs ...int64) error {
+// removeFileReferences removes the files of messages of a locked conversation; without numbers, of all messages.
+func (s *Service) removeFileReferences(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs ...int64) error {
 	list, err := s.sql.filesOf(ctx, tx, conv, seqs)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	for some := range slices.Chunk(unique(list), atMost) {
-		if _, err := s.files.Lock(ctx, tx, some); err != nil {
+	for chunk := range slices.Chunk(unique(list), maxConditions) {
+		if _, err := s.files.Lock(ctx, tx, chunk); err != nil {
 			return err
 		}
-		if err := s.sql.deleteFiles(ctx, tx, conv, seqs, some); err != nil {
+		if err := s.sql.deleteFiles(ctx, tx, conv, seqs, chunk); err != nil {
 			return err
 		}
-		had, err := s.sql.stillHad(ctx, tx, some)
+		used, err := s.sql.filesInUse(ctx, tx, chunk)
 		if err != nil {
 			return err
 		}
-		if err := s.files.Release(ctx, tx, slices.DeleteFunc(some, func(id transfers.ID) bool { return slices.Contains(had, id) })); err != nil {
+		if err := s.files.Release(ctx, tx, slices.DeleteFunc(chunk, func(id transfers.ID) bool { return slices.Contains(used, id) })); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, chat ChatRef, 
 	if err != nil {
 		return api.FileLink{}, asKind(ctx, err)
 	}
-	id, has := m.said.file()
+	id, has := m.body.file()
 	switch {
 	case m.recalled != 0:
 		return api.FileLink{}, ErrRecalled

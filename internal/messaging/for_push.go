@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 )
 
-// Waiting describes the unread messages of a chat for one member.
-type Waiting struct {
+// UnreadChat describes the unread messages of a chat for one member.
+type UnreadChat struct {
 	Chat        ChatRef
 	Title       string // of a group
 	Seq         int64  // of the newest message
@@ -20,8 +20,8 @@ type Waiting struct {
 	MentionedAt int64       // seq of the newest message that mentions the user, or all members; 0 if none of the latest does
 }
 
-// latestLooked is the number of latest messages that are checked for mentions.
-const latestLooked = 50
+// maxMentionScan is the number of latest messages that are checked for mentions.
+const maxMentionScan = 50
 
 // Place is a conversation from the view of one member.
 type Place struct {
@@ -29,18 +29,18 @@ type Place struct {
 	Conv ConversationID
 }
 
-// Waiting returns the unread messages of users in conversations from SQL, with three statements for 100 places. The
+// UnreadChats returns the unread messages of users in conversations from SQL, with three statements for 100 places. The
 // result omits a place if it has no unread messages, is muted, or its user is no longer a member. It returns ErrStore
 // if SQL fails.
-func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Waiting, err error) {
-	defer errs.Wrap(&err, "messaging.Waiting")
-	all := make(map[Place]Waiting, len(places))
-	for some := range slices.Chunk(places, waitingAtOnce) {
-		views, err := s.sql.viewsAt(ctx, memberKeys(some))
+func (s *Service) UnreadChats(ctx context.Context, places []Place) (_ map[Place]UnreadChat, err error) {
+	defer errs.Wrap(&err, "messaging.UnreadChats")
+	all := make(map[Place]UnreadChat, len(places))
+	for chunk := range slices.Chunk(places, unreadChunk) {
+		views, err := s.sql.viewsAt(ctx, memberKeys(chunk))
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
-		hidden, err := s.sql.hiddenLately(ctx, views)
+		hidden, err := s.sql.latestHidden(ctx, views)
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
@@ -48,12 +48,12 @@ func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Wait
 		views = slices.DeleteFunc(views, func(v view) bool {
 			return v.me.gone != 0 || v.unread(hidden[v.key()]) == 0 || v.me.delivered >= v.seq || v.me.muted > now
 		})
-		latest, err := s.sql.waitingMessages(ctx, views, hidden, latestLooked)
+		latest, err := s.sql.unreadMessages(ctx, views, hidden, maxMentionScan)
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
 		for _, v := range views {
-			if w, there := v.waiting(latest[v.key()], hidden[v.key()]); there {
+			if w, ok := v.unreadChat(latest[v.key()], hidden[v.key()]); ok {
 				all[Place{v.me.user, v.id}] = w
 			}
 		}
@@ -61,8 +61,8 @@ func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Wait
 	return all, nil
 }
 
-// waiting returns the unread messages of a chat. list are its latest messages, the newest first, without hidden ones.
-func (v view) waiting(list []message, hidden []int64) (w Waiting, there bool) {
+// unreadChat returns the unread messages of a chat. list are its latest messages, the newest first, without hidden ones.
+func (v view) unreadChat(list []message, hidden []int64) (w UnreadChat, ok bool) {
 	w.Title, w.Seq, w.Unread, w.Chat = v.title, v.seq, v.unread(hidden), With(v.me.peer)
 	if v.kind == group {
 		w.Chat = In(groups.ID(v.id))
@@ -71,14 +71,14 @@ func (v view) waiting(list []message, hidden []int64) (w Waiting, there bool) {
 		if m.from == v.me.user || m.needsNoReading() {
 			continue
 		}
-		if !there {
-			w.Newest, there = m.wire(v.me.user, w.Chat.String()), true
+		if !ok {
+			w.Newest, ok = m.wire(v.me.user, w.Chat.String()), true
 		}
-		if w.MentionedAt == 0 && (slices.Contains(m.said.Mentions, v.me.user.String()) || slices.Contains(m.said.Mentions, api.MentionAll)) {
+		if w.MentionedAt == 0 && (slices.Contains(m.body.Mentions, v.me.user.String()) || slices.Contains(m.body.Mentions, api.MentionAll)) {
 			w.MentionedAt = m.seq
 		}
 	}
-	return w, there
+	return w, ok
 }
 
 // Group returns the group of a group's chat.

@@ -15,7 +15,7 @@ import (
 // wantWaits checks the unread messages of one place, requested together with the others.
 func (w *world) wantWaits(what string, places []Place, at int, want string) {
 	w.t.Helper()
-	all, err := w.Waiting(w.t.Context(), places)
+	all, err := w.UnreadChats(w.t.Context(), places)
 	w.must(err)
 	got := ""
 	if found, there := all[places[at]]; there {
@@ -52,18 +52,18 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		w.wantWaits("who has deleted the newest", places, 2, "2 text 1 false")
 		w.wantWaits("who has read all", places, 3, "")
 		w.wantWaits("who has muted it", places, 4, "")
-		said := text("mention", "hello")
-		said.Mentions = []string{who[2].String()}
-		_, _, err = w.Send(ctx, owner, In(g), said)
+		in := text("mention", "hello")
+		in.Mentions = []string{who[2].String()}
+		_, _, err = w.Send(ctx, owner, In(g), in)
 		w.must(err)
 		w.wantWaits("who is mentioned", places, 2, "3 hello true")
 		w.wantWaits("who is not", places, 1, "2 hello false")
 		_, err = w.Recall(ctx, owner, In(g), head.seq+1)
 		w.must(err)
 		w.wantWaits("after a recall", places, 1, "1 text 2 false")
-		said = text("mention-again", "hello")
-		said.Mentions = []string{who[1].String()}
-		again, _, err := w.Send(ctx, owner, In(g), said)
+		in = text("mention-again", "hello")
+		in.Mentions = []string{who[1].String()}
+		again, _, err := w.Send(ctx, owner, In(g), in)
 		w.must(err)
 		w.saysIn(owner, g, "the end")
 		w.wantWaits("who is mentioned in what is unread", places, 1, "3 the end true")
@@ -85,7 +85,7 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 }
 
 func TestMembersAreReadInTheOrderOfAnIndex(t *testing.T) {
-	query, args := undeliveredIn([]Said{{Seq: 1}, {Seq: 2}}, time.Now(), 10, "1 = 1")
+	query, args := undeliveredIn([]ActiveConversation{{Seq: 1}, {Seq: 2}}, time.Now(), 10, "1 = 1")
 	if plan := sqldbtest.Plan(t, sqldbtest.SQLite(t), query, args...); strings.Count(plan, "(conversation=? AND user_id>?)") != 2 || strings.Contains(plan, "B-TREE") {
 		t.Errorf("SQLite reads members by %s", plan)
 	}
@@ -113,16 +113,16 @@ func TestWhatWaitsCostsThreeStatementsWhateverTheNumber(t *testing.T) {
 		return n
 	}
 	cost := func(places []Place) int {
-		least := math.MaxInt
-		for i := 0; i < 10 || least > 3 && i < 100; i++ { // statements of other tests count too
+		minSeq := math.MaxInt
+		for i := 0; i < 10 || minSeq > 3 && i < 100; i++ { // statements of other tests count too
 			before := count()
-			all, err := w.Waiting(t.Context(), places)
-			least = min(least, count()-before)
+			all, err := w.UnreadChats(t.Context(), places)
+			minSeq = min(minSeq, count()-before)
 			if w.must(err); len(all) != len(places) {
 				t.Fatalf("something waits in %d of %d chats", len(all), len(places))
 			}
 		}
-		return least
+		return minSeq
 	}
 	if one, many := cost(places[:1]), cost(places); one != 3 || many != 3 {
 		t.Errorf("one chat costs %d statements, %d chats %d; want 3", one, len(places), many)

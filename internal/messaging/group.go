@@ -21,95 +21,95 @@ import (
 // namedUsers is the largest number of users that one system message names.
 const namedUsers = 100
 
-// inGroup is the change that a transaction makes to the conversation of a group.
-type inGroup struct {
-	change change
-	told   []message
+// groupUpdate is the change that a transaction makes to the conversation of a group.
+type groupUpdate struct {
+	change   change
+	messages []message
 }
 
 // Around implements [groups.Follower].
 func (s *Service) Around(ctx context.Context, run func(record groups.Record) error) error {
 	at := s.sql.db.Now()
 	s.projection.Begin(at)
-	var tried, did inGroup
+	var attempted, update groupUpdate
 	err := run(func(ctx context.Context, tx *sqldb.Tx, c groups.Change) (err error) {
-		tried, err = s.record(ctx, tx, c)
-		this := tried
-		tx.AfterCommit(func() { did = this }) // a transaction that runs again may find nothing to do
+		attempted, err = s.record(ctx, tx, c)
+		result := attempted
+		tx.AfterCommit(func() { update = result }) // a transaction that runs again may find nothing to do
 		return err
 	})
 	if err != nil {
-		did = tried
+		update = attempted
 	}
-	s.settleGroup(ctx, at, did, err)
+	s.settleGroup(ctx, at, update, err)
 	return err
 }
 
 // Forget implements [groups.Follower]. The fact that the group is dissolved stays stored, because members' devices may
 // not have synchronised yet.
 func (s *Service) Forget(ctx context.Context, id groups.ID) error {
-	return asKind(ctx, s.sql.forgetSaid(ctx, conversationOf(id)))
+	return asKind(ctx, s.sql.deleteMessages(ctx, conversationOf(id)))
 }
 
 // settleGroup is [Service.settle] for a change of a group's conversation. It also publishes the system messages to
 // members.
-func (s *Service) settleGroup(ctx context.Context, at time.Time, did inGroup, err error) {
-	s.settle(ctx, at, did.change, err)
-	if err == nil && len(did.told) > 0 {
-		s.tellGroup(ctx, did.change.conv, api.EventMessageNew, false, did.told...)
+func (s *Service) settleGroup(ctx context.Context, at time.Time, update groupUpdate, err error) {
+	s.settle(ctx, at, update.change, err)
+	if err == nil && len(update.messages) > 0 {
+		s.publishToGroup(ctx, update.change.conv, api.EventMessageNew, false, update.messages...)
 	}
 }
 
 // record applies the change that tx makes to a group to its conversation.
-func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) (did inGroup, err error) {
+func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) (update groupUpdate, err error) {
 	id := conversationOf(what.Group.ID)
-	did.change = change{conv: id, kind: group, users: slices.Concat(what.Joined, what.Left)}
+	update.change = change{conv: id, kind: group, users: slices.Concat(what.Joined, what.Left)}
 	if what.New {
 		if err := s.sql.createGroup(ctx, tx, id); err != nil {
-			return did, err
+			return update, err
 		}
 	}
 	found, err := s.sql.lock(ctx, tx, []ConversationID{id})
 	if err != nil {
-		return did, err
+		return update, err
 	}
-	c, there := found[id]
-	if !there {
-		return did, ErrChat
+	c, ok := found[id]
+	if !ok {
+		return update, ErrChat
 	}
 	if what.Group.Dissolved != 0 { // no member sees it now
-		if err := s.dropFiles(ctx, tx, id); err != nil {
-			return did, err
+		if err := s.removeFileReferences(ctx, tx, id); err != nil {
+			return update, err
 		}
 	}
 	c.title = what.Group.Name
 	now := tx.Now().UnixMilli()
 	if err := s.sql.join(ctx, tx, c, what.Joined, now); err != nil {
-		return did, err
+		return update, err
 	}
 	if err := s.sql.leave(ctx, tx, id, what.Left, now); err != nil {
-		return did, err
+		return update, err
 	}
 	for _, n := range what.Notes {
 		users := make([]string, min(len(n.Users), namedUsers))
 		for i := range users {
 			users[i] = n.Users[i].String()
 		}
-		did.say(&c, n.By, api.System{Event: n.What, Users: users, Text: n.Text}, now)
+		update.addSystemMessage(&c, n.By, api.System{Event: n.What, Users: users, Text: n.Text}, now)
 	}
-	return did, s.sql.tellAll(ctx, tx, c, did.told)
+	return update, s.sql.storeSystemMessages(ctx, tx, c, update.messages)
 }
 
-// say adds a system message to a locked conversation.
-func (d *inGroup) say(c *conversation, by accounts.ID, what api.System, now int64) {
+// addSystemMessage adds a system message to a locked conversation.
+func (d *groupUpdate) addSystemMessage(c *conversation, by accounts.ID, what api.System, now int64) {
 	c.seq++
 	c.lastAt = max(c.lastAt, now)
 	c.changed = max(c.changed, c.lastAt)
 	c.uncount(c.seq)
 	// No client can choose such a client_id.
 	m := message{conv: c.id, seq: c.seq, id: ids.New[message](), from: by, clientID: ":" + strconv.FormatInt(c.seq, 10), at: c.lastAt,
-		said: said{Content: api.Content{Kind: api.MessageSystem, System: &what}}}
-	d.told = append(d.told, m)
+		body: messageBody{Content: api.Content{Kind: api.MessageSystem, System: &what}}}
+	d.messages = append(d.messages, m)
 	d.change.steps = append(d.change.steps, step{message: &m, chatRev: c.rev})
 }
 
@@ -123,13 +123,13 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 		return ErrChat
 	}
 	what := api.Typing{Chat: In(id).String(), User: user.String(), Typing: typing}
-	if len(members) > small { // members of a large group do not need to know who is writing
+	if len(members) > maxFanOut { // members of a large group do not need to know who is writing
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(members), func(m accounts.ID) bool { return m == user })
 	sights := s.sights(ctx, user, others)
 	others = slices.DeleteFunc(others, func(m accounts.ID) bool { return !sights[m].Contact })
-	s.tellFleeting(others, api.EventChatTyping, what)
+	s.publishFleeting(others, api.EventChatTyping, what)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, s
 		switch {
 		case err != nil:
 			return out, asKind(ctx, err)
-		case len(members) > small:
+		case len(members) > maxFanOut:
 			return out, ErrLarge
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Service) messageOf(ctx context.Context, user accounts.ID, chat ChatRef,
 	if err != nil {
 		return v, message{}, err
 	}
-	m, err := s.sql.one(ctx, s.sql.db, v, seq)
+	m, err := s.sql.visibleMessage(ctx, s.sql.db, v, seq)
 	return v, m, err
 }
 
@@ -195,9 +195,9 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 	if chat.direct() {
 		return ErrChat
 	}
-	var did inGroup
+	var update groupUpdate
 	at, err := s.inTurn(ctx, user, chat, func(ctx context.Context, tx *sqldb.Tx) error {
-		did = inGroup{}
+		update = groupUpdate{}
 		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		if err := found[seat].MayPin(); err != nil {
 			return err
 		}
-		m, err := s.sql.one(ctx, tx, v, seq)
+		m, err := s.sql.visibleMessage(ctx, tx, v, seq)
 		switch {
 		case err != nil && on:
 			return err
@@ -225,11 +225,11 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		if !on {
 			what.Event = api.SystemUnpinned
 		}
-		did.change = v.change()
-		did.say(&v.conversation, user, what, tx.Now().UnixMilli())
-		return s.sql.tellAll(ctx, tx, v.conversation, did.told)
+		update.change = v.change()
+		update.addSystemMessage(&v.conversation, user, what, tx.Now().UnixMilli())
+		return s.sql.storeSystemMessages(ctx, tx, v.conversation, update.messages)
 	})
-	s.settleGroup(ctx, at, did, err)
+	s.settleGroup(ctx, at, update, err)
 	return asKind(ctx, err)
 }
 
@@ -250,12 +250,12 @@ func (s *Service) Pins(ctx context.Context, user accounts.ID, chat ChatRef) (_ a
 	for i, seq := range list {
 		places[i] = place{v.id, seq}
 	}
-	found, err := s.sql.at(ctx, s.sql.db, places)
+	found, err := s.sql.messagesAt(ctx, s.sql.db, places)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}
 	for _, p := range places {
-		if m, there := found[p]; there && m.recalled == 0 {
+		if m, ok := found[p]; ok && m.recalled == 0 {
 			out.Messages = append(out.Messages, m.wire(user, chat.String()))
 		}
 	}

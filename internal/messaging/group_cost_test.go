@@ -68,8 +68,8 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 			w.must(w.sql.db.NewRaw("SELECT SUM(version) FROM chat_members").Scan(ctx, &rows))
 			return commands, rows
 		}
-		least, spent := math.MaxInt, ""
-		for i, taken := 0, 0; i < 100 && (taken < 10 || least > want); i++ { // background commands may fall in between
+		minSeq, spent := math.MaxInt, ""
+		for i, taken := 0, 0; i < 100 && (taken < 10 || minSeq > want); i++ { // background commands may fall in between
 			eventually.True(t, "Redis to be trusted", w.projection.Up)
 			commands, rows := count()
 			w.saysIn(who[0], g, fmt.Sprint("counted ", i))
@@ -87,15 +87,15 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 			if !trusted || sum == 0 {
 				continue
 			}
-			if taken++; sum < least {
-				least, spent = sum, fmt.Sprint(each)
+			if taken++; sum < minSeq {
+				minSeq, spent = sum, fmt.Sprint(each)
 			}
 		}
-		if least == math.MaxInt {
+		if minSeq == math.MaxInt {
 			t.Errorf("with %d members no message is seen to write anything", size)
 		}
-		t.Logf("with %d members %d commands that write: %s", size, least, spent)
-		return least
+		t.Logf("with %d members %d commands that write: %s", size, minSeq, spent)
+		return minSeq
 	}
 	few := cost(10, math.MaxInt)
 	// One command more, for all members, because a slow machine may publish each message separately.
@@ -106,7 +106,7 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 
 // Members of a large group get its progress, and the message goes to clients with the open chat.
 func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
-	for size, want := range map[int]string{small: "message.new", small + 1: "chat.stands"} {
+	for size, want := range map[int]string{maxFanOut: "message.new", maxFanOut + 1: "chat.stands"} {
 		bubble.Test(t, func(t *testing.T) {
 			w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 			ctx := t.Context()
@@ -139,7 +139,7 @@ func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 
 // Even if few members have read it.
 func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
-	for size, want := range map[int]error{small: nil, small + 1: ErrLarge} {
+	for size, want := range map[int]error{maxFanOut: nil, maxFanOut + 1: ErrLarge} {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(size)
 		seq := w.saysIn(who[0], g, "Hello").Seq
@@ -189,15 +189,15 @@ func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
 func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
-		g, who := w.crowd(small + 1)
+		g, who := w.crowd(maxFanOut + 1)
 		var mu sync.Mutex
 		var told []int64
-		_, leave := w.bus.Listen(t.Context(), who[small].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-			var stands api.ChatStands
-			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+		_, leave := w.bus.Listen(t.Context(), who[maxFanOut].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var reached api.ChatStands
+			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, stands.Seq)
+				told = append(told, reached.Seq)
 			}
 		}})
 		defer leave()
@@ -226,16 +226,16 @@ func TestNodesTellALargeGroupInTurn(t *testing.T) {
 		for range 5 {
 			nodes = append(nodes, newWorld(t, db, rdb, Settings{}))
 		}
-		g, who := nodes[0].crowd(small + 1)
+		g, who := nodes[0].crowd(maxFanOut + 1)
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		var told []int64
-		_, leave := nodes[0].bus.Listen(t.Context(), who[small].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-			var stands api.ChatStands
-			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+		_, leave := nodes[0].bus.Listen(t.Context(), who[maxFanOut].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var reached api.ChatStands
+			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, stands.Seq)
+				told = append(told, reached.Seq)
 			}
 		}})
 		defer leave()
@@ -269,7 +269,7 @@ func (c crowdOf) IsMember(_ context.Context, _ groups.ID, user accounts.ID) (boo
 func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
-		members := make(crowdOf, 2*tellTurns*tellMost)
+		members := make(crowdOf, 2*progressTurns*maxProgressTurn)
 		for i := range members {
 			members[i] = ids.New[accounts.User]()
 		}
@@ -284,18 +284,18 @@ func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 			defer leave()
 		}
 		s := w.fromSQL()
-		s.crowds, s.groups = newCrowds(), members
+		s.pendingProgress, s.groups = newPendingProgress(), members
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); s.tellCrowds(ctx) }()
-		s.crowds.add(ids.New[conversation](), progress{ChatStands: api.ChatStands{Chat: "g:many", Seq: 1}, large: true})
-		bubble.Sleep(5 * tellEvery)
+		go func() { defer close(ended); s.publishProgress(ctx) }()
+		s.pendingProgress.add(ids.New[conversation](), progress{ChatStands: api.ChatStands{Chat: "g:many", Seq: 1}, large: true})
+		bubble.Sleep(5 * progressInterval)
 		stop()
 		<-ended
 		mu.Lock()
 		defer mu.Unlock()
-		if len(heard) != 2 || heard[1].Sub(heard[0]) < 2*tellEvery-tellEvery/tellTurns {
-			t.Errorf("the first and the last of %d are told at %v, want %s between", len(members), heard, 2*tellEvery)
+		if len(heard) != 2 || heard[1].Sub(heard[0]) < 2*progressInterval-progressInterval/progressTurns {
+			t.Errorf("the first and the last of %d are told at %v, want %s between", len(members), heard, 2*progressInterval)
 		}
 	})
 }
@@ -304,11 +304,11 @@ func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
-		g, who := w.crowd(small + 1)
+		g, who := w.crowd(maxFanOut + 1)
 		last := w.saysIn(who[0], g, "Hello").Seq
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
-		stands, marks := map[accounts.ID][]int64{}, map[accounts.ID]bool{}
+		reached, marks := map[accounts.ID][]int64{}, map[accounts.ID]bool{}
 		for _, u := range who {
 			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				mu.Lock()
@@ -318,14 +318,14 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 				case e.Type == api.EventChatMarked:
 					marks[u] = true
 				case e.Type == api.EventChatStands && json.Unmarshal(e.Data, &at) == nil:
-					stands[u] = append(stands[u], at.Seq)
+					reached[u] = append(reached[u], at.Seq)
 				}
 			}})
 			defer leave()
 		}
 		conv, now := conversationOf(g), w.sql.db.Now()
 		for i := range 2000 { // many changes, each with members' marks and a message
-			c := change{conv: conv, kind: group, users: []accounts.ID{who[i%small]}, own: i%101 != 0}
+			c := change{conv: conv, kind: group, users: []accounts.ID{who[i%maxFanOut]}, ownOnly: i%101 != 0}
 			w.projection.Begin(now)
 			w.projection.Missed(now, c)
 		}
@@ -333,7 +333,7 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i, u := range who {
-			if got := fmt.Sprint(stands[u]); got != fmt.Sprint([]int64{last}) || marks[u] != (i < small) {
+			if got := fmt.Sprint(reached[u]); got != fmt.Sprint([]int64{last}) || marks[u] != (i < maxFanOut) {
 				t.Fatalf("member %d of %d is told that the chat stands at %s, want once %d; of marks: %v", i, len(who), got, last, marks[u])
 			}
 		}
@@ -356,7 +356,7 @@ func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) 
 			}})
 			defer leave()
 		}
-		w.must(w.tellLate(t.Context(), []change{{conv: conversationOf(g), kind: group}}))
+		w.must(w.publishMissed(t.Context(), []change{{conv: conversationOf(g), kind: group}}))
 		w.saysIn(who[0], g, "Hello")
 		bubble.Sleep(time.Second)
 		mu.Lock()
@@ -373,30 +373,30 @@ func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) 
 func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
-		g, who := w.crowd(small + 1)
+		g, who := w.crowd(maxFanOut + 1)
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		var told int64
 		for _, u := range who {
 			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-				var stands api.ChatStands
-				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+				var reached api.ChatStands
+				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 					mu.Lock()
 					defer mu.Unlock()
-					told = max(told, stands.Seq)
+					told = max(told, reached.Seq)
 				}
 			}})
 			defer leave()
 		}
 		// A second publisher, which stops while it publishes. The publisher of the node itself would publish the rest.
 		s := w.fromSQL()
-		s.crowds = newCrowds()
+		s.pendingProgress = newPendingProgress()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); s.tellCrowds(ctx) }()
-		s.crowds.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 100}})
-		bubble.Sleep(tellEvery + tellEvery/2)
-		s.crowds.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 101}})
+		go func() { defer close(ended); s.publishProgress(ctx) }()
+		s.pendingProgress.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 100}})
+		bubble.Sleep(progressInterval + progressInterval/2)
+		s.pendingProgress.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 101}})
 		stop()
 		<-ended
 		bubble.Sleep(time.Second)
@@ -412,7 +412,7 @@ func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
-		g, who := w.crowd(small + 2)
+		g, who := w.crowd(maxFanOut + 2)
 		eve := w.join(1)[0]
 		w.befriend(who[0], eve)
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
@@ -420,11 +420,11 @@ func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
 		told := map[accounts.ID]int64{}
 		for _, u := range []accounts.ID{eve, who[1], who[2]} {
 			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-				var stands api.ChatStands
-				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+				var reached api.ChatStands
+				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 					mu.Lock()
 					defer mu.Unlock()
-					told[u] = stands.Seq
+					told[u] = reached.Seq
 				}
 			}})
 			defer leave()
@@ -446,7 +446,7 @@ func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
 // An earlier message changes or is sent again. A new member then gets only the chat's progress. The other members get
 // the message, in a large group when they list it. Programs next to the server get it too.
 func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
-	for _, size := range []int{2, small + 1} {
+	for _, size := range []int{2, maxFanOut + 1} {
 		t.Run(fmt.Sprint("of ", size), func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
@@ -466,12 +466,12 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				note := func(who string, e events.Event) {
 					mu.Lock()
 					defer mu.Unlock()
-					var stands api.ChatStands
+					var reached api.ChatStands
 					switch {
 					case strings.Contains(string(e.Data), "secret"):
 						heard[who] += e.Type + " "
-					case who == "eve" && e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil:
-						rev = max(rev, stands.Rev)
+					case who == "eve" && e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil:
+						rev = max(rev, reached.Rev)
 					}
 				}
 				for who, channel := range map[string]string{"bob": bob.String(), "eve": eve.String(), "open": api.GroupChannel(g.String())} {
@@ -504,14 +504,14 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				_, err = w.React(ctx, bob, In(g), first.Seq, "👍", true)
 				w.must(err)
 				want := map[string]string{"programs": "message.changed "}
-				if size <= small {
+				if size <= maxFanOut {
 					want["bob"] = "message.changed "
 				}
 				wants("a reaction", want)
 				_, _, err = w.Send(ctx, ann, In(g), text("1", "a secret"))
 				w.must(err)
 				want["programs"] = "message.new "
-				if size <= small {
+				if size <= maxFanOut {
 					want["bob"] = "message.new "
 				}
 				wants("sent again", want)
@@ -522,7 +522,7 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				_, err = w.React(ctx, bob, In(g), second.Seq, "👍", true)
 				w.must(err)
 				want = map[string]string{"programs": "message.new message.changed ", "open": "message.new message.changed "}
-				if size <= small {
+				if size <= maxFanOut {
 					want["bob"], want["eve"] = want["open"], want["open"]
 				}
 				wants("said afterwards", want)

@@ -208,16 +208,16 @@ func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
 		g := w.founded(ann, bob)
 		other, _, err := w.in.Create(ctx, ann, ids.New[groups.Group](), "Sailing", []accounts.ID{bob})
 		w.must(err)
-		kept := other.ID
-		for _, g := range []groups.ID{g, kept} {
-			said := w.saysIn(ann, g, "one")
+		stored := other.ID
+		for _, g := range []groups.ID{g, stored} {
+			sent := w.saysIn(ann, g, "one")
 			w.saysIn(bob, g, "two")
-			_, err := w.Edit(ctx, ann, In(g), said.Seq, "three")
+			_, err := w.Edit(ctx, ann, In(g), sent.Seq, "three")
 			w.must(err)
-			_, err = w.React(ctx, bob, In(g), said.Seq, "👍", true)
+			_, err = w.React(ctx, bob, In(g), sent.Seq, "👍", true)
 			w.must(err)
-			w.must(w.Pin(ctx, ann, In(g), said.Seq, true))
-			w.must(w.Hide(ctx, bob, In(g), said.Seq))
+			w.must(w.Pin(ctx, ann, In(g), sent.Seq, true))
+			w.must(w.Hide(ctx, bob, In(g), sent.Seq))
 		}
 		left := func(g groups.ID) (list []int) {
 			for _, from := range []string{"messages WHERE conversation", "message_edits WHERE conversation", "reactions WHERE conversation", "chat_pins WHERE conversation", "hidden_messages WHERE conversation", "conversations WHERE title <> '' AND id", "chat_groups WHERE id"} {
@@ -239,7 +239,7 @@ func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
 		if got := left(g); !slices.Equal(got, none) {
 			t.Errorf("later: %v", got)
 		}
-		if got := left(kept); !slices.Equal(got, all) {
+		if got := left(stored); !slices.Equal(got, all) {
 			t.Errorf("of another group: %v", got)
 		}
 		if page, err := w.Chats(ctx, bob, "1", "", 10); err != nil || !slices.ContainsFunc(page.Chats, func(c api.Chat) bool { return c.Group == g.String() && c.Gone }) {

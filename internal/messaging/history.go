@@ -23,13 +23,13 @@ type Range struct {
 // or ErrStore.
 func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Range) (_ api.Messages, err error) {
 	defer errs.Wrap(&err, "messaging.List %s", user)
-	st, got, fromRedis, err := s.lately(ctx, user, chat)
+	st, got, fromRedis, err := s.chatWithLatest(ctx, user, chat)
 	if err != nil {
 		return api.Messages{}, err
 	}
-	list, more, whole := st.window(got, r)
-	s.metrics.read(fromRedis && whole)
-	if !whole {
+	list, more, complete := st.window(got, r)
+	s.metrics.read(fromRedis && complete)
+	if !complete {
 		if list, more, err = s.window(ctx, st.view, r); err != nil {
 			return api.Messages{}, asKind(ctx, err)
 		}
@@ -41,9 +41,9 @@ func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Ra
 	return out, nil
 }
 
-// lately returns a user's chat, with its latest messages if Redis is available, and whether the messages are from
+// chatWithLatest returns a user's chat, with its latest messages if Redis is available, and whether the messages are from
 // there. If the messages in Redis do not match the chat's seq and rev, it replaces them.
-func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (st state, list []message, fromRedis bool, err error) {
+func (s *Service) chatWithLatest(ctx context.Context, user accounts.ID, chat ChatRef) (st state, list []message, fromRedis bool, err error) {
 	conv, known := conversationOf(chat.group), true
 	if chat.direct() {
 		conv, known = s.pairs.get(pairOf(user, chat.peer))
@@ -59,22 +59,22 @@ func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (s
 		conv = st.id
 	}
 	st, got, err := s.redis.read(ctx, user, chat, &conv)
-	if s.doubt(ctx, err); err != nil || !s.projection.Up() {
+	if s.suspectRedis(ctx, err); err != nil || !s.projection.Up() {
 		st, _, err = s.readOne(ctx, user, chat)
 		return st, nil, false, err
 	}
 	if got.seq == st.seq && got.rev == st.rev {
 		return st, got.messages, true, nil
 	}
-	if list, err = s.sql.latest(ctx, st.conversation, latestKept); err != nil {
+	if list, err = s.sql.latest(ctx, st.conversation, maxLatest); err != nil {
 		return st, nil, false, asKind(ctx, err)
 	}
-	s.doubt(ctx, s.redis.keepLatest(ctx, st.conversation, list))
+	s.suspectRedis(ctx, s.redis.storeLatest(ctx, st.conversation, list))
 	return st, list, false, nil
 }
 
-// window returns the messages of a range from the latest ones. whole reports whether the range needs no others.
-func (st state) window(latest []message, r Range) (list []message, more, whole bool) {
+// window returns the messages of a range from the latest ones. complete reports whether the range needs no others.
+func (st state) window(latest []message, r Range) (list []message, more, complete bool) {
 	if len(latest) == 0 {
 		return nil, false, false
 	}
@@ -93,9 +93,9 @@ func (st state) window(latest []message, r Range) (list []message, more, whole b
 	switch {
 	case r.Around > 0:
 		at, half := from(r.Around+1), max(1, r.Limit/2)
-		before, more, whole := last(visible[:at], half)
+		before, more, complete := last(visible[:at], half)
 		after := visible[at:min(len(visible), at+r.Limit-half)]
-		return slices.Concat(before, after), more, whole && (bottom || r.Around >= low)
+		return slices.Concat(before, after), more, complete && (bottom || r.Around >= low)
 	case r.After != nil:
 		after := visible[from(*r.After+1):]
 		return after[:min(len(after), r.Limit)], len(after) > r.Limit, bottom || *r.After >= low-1

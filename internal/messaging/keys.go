@@ -14,54 +14,54 @@ import (
 var Keys = keyspace.New("messaging")
 
 const (
-	// chatsLife is the TTL of the chats of an absent user.
-	chatsLife = 45 * 24 * time.Hour
+	// chatsTTL is the TTL of the chats of an absent user.
+	chatsTTL = 45 * 24 * time.Hour
 
-	// latestLife is the TTL of a chat's latest messages without changes. One read in a hundred renews it, so that many
+	// latestTTL is the TTL of a chat's latest messages without changes. One read in a hundred renews it, so that many
 	// readers of a chat do not load it from SQL at the same time.
-	latestLife = 24 * time.Hour
+	latestTTL = 24 * time.Hour
 )
 
-// together is the set of key families that one script reads or writes for one user.
-const together = "a user's chats"
+// scriptKeys is the set of key families that one script reads or writes for one user.
+const scriptKeys = "a user's chats"
 
 var (
 	recentKeys = keyspace.Def1[accounts.ID](Keys, "user:recent_chats:{{uid}}",
 		keyspace.ZSetOf("chat → Unix ms of its newest message; pinned ones above, in the order of their pinning; 0: it is not listed"),
-		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "the order of a user's chats", MaxBytes: 1 << 20, Together: together})
+		keyspace.Expire(chatsTTL),
+		keyspace.Doc{Purpose: "the order of a user's chats", MaxBytes: 1 << 20, Together: scriptKeys})
 
 	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:unread:{{uid}}",
 		keyspace.HashOf("chat → unread messages, and the end of its mute, Unix ms"),
-		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "the numbers of a user's unread messages", MaxBytes: 1 << 20, Together: together})
+		keyspace.Expire(chatsTTL),
+		keyspace.Doc{Purpose: "the numbers of a user's unread messages", MaxBytes: 1 << 20, Together: scriptKeys})
 
 	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
 		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings, messages that need no reading and newest message as JSON; the empty field: all chats are here"),
-		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "the chats in a user's list", MaxBytes: 16 << 20, Version: 2, Together: together})
+		keyspace.Expire(chatsTTL),
+		keyspace.Doc{Purpose: "the chats in a user's list", MaxBytes: 16 << 20, Version: 2, Together: scriptKeys})
 
 	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_chats:{{uid}}",
 		keyspace.HashOf("chat of a group → version, and the user's marks and settings as JSON"),
-		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "a user's own parts of groups' chats; the empty field of user:chats has their number", MaxBytes: 1 << 20, Together: together})
+		keyspace.Expire(chatsTTL),
+		keyspace.Doc{Purpose: "a user's own parts of groups' chats; the empty field of user:chats has their number", MaxBytes: 1 << 20, Together: scriptKeys})
 
 	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}", keyspace.BytesOf("version, and seq, rev, messages that need no reading and newest message as JSON"),
-		keyspace.Expire(chatsLife),
+		keyspace.Expire(chatsTTL),
 		keyspace.Doc{Purpose: "the progress and the newest message of a group's chat", MaxBytes: 64 << 10, Version: 2})
 
-	tellingKeys = keyspace.Def1[ConversationID](Keys, "chat:telling:{{chat}}", keyspace.BytesOf("seq and rev"),
-		keyspace.Expire(tellEvery),
+	progressKeys = keyspace.Def1[ConversationID](Keys, "chat:telling:{{chat}}", keyspace.BytesOf("seq and rev"),
+		keyspace.Expire(progressInterval),
 		keyspace.Doc{Purpose: "the progress of a large group's chat that a node is publishing; other nodes wait", MaxBytes: 64})
 
 	changesKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_changes:{{uid}}",
 		keyspace.ZSetOf("chat → Unix ms of its last change"),
-		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "the chats of a user by their last change, for clients that synchronise", MaxBytes: 1 << 20, Together: together})
+		keyspace.Expire(chatsTTL),
+		keyspace.Doc{Purpose: "the chats of a user by their last change, for clients that synchronise", MaxBytes: 1 << 20, Together: scriptKeys})
 
 	latestKeys = keyspace.Def2[keyspace.Word[conversationKinds], ConversationID](Keys, "chat:messages:{type}:{{chat}}",
 		keyspace.ListOf("seq and rev of the chat, then its latest messages as JSON"),
-		keyspace.Expire(latestLife),
+		keyspace.Expire(latestTTL),
 		keyspace.Doc{Purpose: "the latest messages of a chat; readers compare seq and rev with those of the user's chat", MaxBytes: 2 << 20})
 
 	appliedKey = keyspace.Def0(Keys, "chats:applied", keyspace.HashOf("node → Unix ms"),

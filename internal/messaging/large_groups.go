@@ -19,28 +19,28 @@ import (
 // client that is behind then lists messages, and Redis has them. Marks change no number that a client could compare, so
 // they are published themselves.
 
-// tellLate publishes the progress of conversations to all members, and members' own marks to the usual receivers. It is
+// publishMissed publishes the progress of conversations to all members, and members' own marks to the usual receivers. It is
 // the projection's Late.
-func (s *Service) tellLate(ctx context.Context, changes []change) error {
-	var ofTwo, ofGroups []ConversationID
+func (s *Service) publishMissed(ctx context.Context, changes []change) error {
+	var directIDs, groupIDs []ConversationID
 	var own []memberKey
 	for _, c := range changes {
 		switch {
-		case c.own:
+		case c.ownOnly:
 			for _, u := range c.users {
 				own = append(own, memberKey{u, c.conv})
 			}
 		case c.kind == group:
-			ofGroups = append(ofGroups, c.conv)
+			groupIDs = append(groupIDs, c.conv)
 		default:
-			ofTwo = append(ofTwo, c.conv)
+			directIDs = append(directIDs, c.conv)
 		}
 	}
-	views, err := s.sql.viewsOf(ctx, ofTwo)
+	views, err := s.sql.viewsOf(ctx, directIDs)
 	if err != nil {
 		return err
 	}
-	stand, err := s.sql.conversations(ctx, ofGroups)
+	conversations, err := s.sql.conversations(ctx, groupIDs)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 		}
 	}
 	s.bus.Publish(batch)
-	for _, c := range stand { // a replay names a conversation many times, and groups are large
-		s.crowds.add(c.id, progress{ChatStands: api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev}})
+	for _, c := range conversations { // a replay names a conversation many times, and groups are large
+		s.pendingProgress.add(c.id, progress{ChatStands: api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev}})
 	}
 	var late []marking
 	for _, v := range marked {
@@ -64,19 +64,19 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 			late = append(late, marking{member: v.me, kind: v.kind})
 		}
 	}
-	s.tellMarks(late)
+	s.publishMarks(late)
 	return nil
 }
 
-// tellEvery is the time during which messages of a large group are gathered before connected members get the chat's
-// progress. The events are then spread over the same time, in tellTurns turns, and other nodes wait as long before they
+// progressInterval is the time during which messages of a large group are gathered before connected members get the chat's
+// progress. The events are then spread over the same time, in progressTurns turns, and other nodes wait as long before they
 // publish for the same group. Each member costs an event, so this bounds the cost of a busy group. Without the turns,
-// other events would wait for a thousand sockets. tellMost is the largest number of events in a turn, so that the events
+// other events would wait for a thousand sockets. maxProgressTurn is the largest number of events in a turn, so that the events
 // of many groups do not pile up.
 const (
-	tellEvery = 500 * time.Millisecond
-	tellTurns = 50
-	tellMost  = 500
+	progressInterval = 500 * time.Millisecond
+	progressTurns    = 50
+	maxProgressTurn  = 500
 )
 
 // progress is the newest seq and rev of a group's chat.
@@ -85,46 +85,46 @@ type progress struct {
 	large bool // members get only the progress, not each message
 }
 
-func (p progress) raised(to progress) progress {
+func (p progress) merge(to progress) progress {
 	to.Seq, to.Rev, to.large = max(p.Seq, to.Seq), max(p.Rev, to.Rev), p.large || to.large
 	return to
 }
 
-// crowds are the groups whose progress this node has not published yet. They are large groups with new messages, and
+// pendingProgress are the groups whose progress this node has not published yet. They are large groups with new messages, and
 // any group whose commits reached Redis late. If the node dies first, its unsent events are lost; see above.
-type crowds struct {
-	mu   sync.Mutex
-	due  map[ConversationID]progress
-	some chan struct{} // has an element if a group is due
+type pendingProgress struct {
+	mu    sync.Mutex
+	due   map[ConversationID]progress
+	ready chan struct{} // has an element if a group is due
 }
 
-func newCrowds() *crowds {
-	return &crowds{due: map[ConversationID]progress{}, some: make(chan struct{}, 1)}
+func newPendingProgress() *pendingProgress {
+	return &pendingProgress{due: map[ConversationID]progress{}, ready: make(chan struct{}, 1)}
 }
 
 // raise records new progress of a large group's chat. It returns false if the group is not due already, or is not known
 // to be large.
-func (c *crowds) raise(conv ConversationID, stands api.ChatStands) bool {
+func (c *pendingProgress) raise(conv ConversationID, reached api.ChatStands) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := c.due[conv]
-	if one.large {
-		c.due[conv] = one.raised(progress{ChatStands: stands})
+	p := c.due[conv]
+	if p.large {
+		c.due[conv] = p.merge(progress{ChatStands: reached})
 	}
-	return one.large
+	return p.large
 }
 
-func (c *crowds) add(conv ConversationID, p progress) {
+func (c *pendingProgress) add(conv ConversationID, p progress) {
 	c.mu.Lock()
-	c.due[conv] = c.due[conv].raised(p) // another batch may have been first
+	c.due[conv] = c.due[conv].merge(p) // another batch may have been first
 	c.mu.Unlock()
 	select {
-	case c.some <- struct{}{}:
+	case c.ready <- struct{}{}:
 	default:
 	}
 }
 
-func (c *crowds) take() map[ConversationID]progress {
+func (c *pendingProgress) take() map[ConversationID]progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	due := c.due
@@ -132,33 +132,33 @@ func (c *crowds) take() map[ConversationID]progress {
 	return due
 }
 
-// tellCrowds publishes the progress of large groups until ctx ends, and then once more.
-func (s *Service) tellCrowds(ctx context.Context) {
+// publishProgress publishes the progress of large groups until ctx ends, and then once more.
+func (s *Service) publishProgress(ctx context.Context) {
 	for last := false; !last; {
 		select {
-		case <-s.crowds.some:
+		case <-s.pendingProgress.ready:
 			select {
-			case <-time.After(tellEvery):
+			case <-time.After(progressInterval):
 			case <-ctx.Done():
 			}
 		case <-ctx.Done():
 		}
 		last = ctx.Err() != nil // read before the due groups: ctx may end while they are published, and more may be due then
 		var batch []events.Event
-		due := s.crowds.take()
+		due := s.pendingProgress.take()
 		if !last {
-			s.leaveToOthers(ctx, due)
+			s.skipClaimed(ctx, due)
 		}
-		for conv, stands := range due {
-			members, err := s.crowd(ctx, conv) // the present members
+		for conv, reached := range due {
+			members, err := s.groupMembers(ctx, conv) // the present members
 			if err != nil {
 				s.log.Warn("messaging: event not published: members not read", "group", conv, "err", err)
 				if !last {
-					s.crowds.add(conv, stands)
+					s.pendingProgress.add(conv, reached)
 				}
 				continue
 			}
-			text, ok := events.Encode(s.log, api.EventChatStands, stands.ChatStands)
+			text, ok := events.Encode(s.log, api.EventChatStands, reached.ChatStands)
 			if !ok {
 				continue
 			}
@@ -166,8 +166,8 @@ func (s *Service) tellCrowds(ctx context.Context) {
 				batch = append(batch, events.New(api.EventChatStands, to.String(), s.sql.db.Now(), text))
 			}
 		}
-		pause := time.NewTicker(tellEvery / tellTurns)
-		for part := range slices.Chunk(batch, min(1+len(batch)/tellTurns, tellMost)) {
+		pause := time.NewTicker(progressInterval / progressTurns)
+		for part := range slices.Chunk(batch, min(1+len(batch)/progressTurns, maxProgressTurn)) {
 			s.bus.Publish(part)
 			select {
 			case <-pause.C:
@@ -178,13 +178,13 @@ func (s *Service) tellCrowds(ctx context.Context) {
 	}
 }
 
-// leaveToOthers removes groups from due that another node is publishing. Progress that the other node does not have is
+// skipClaimed removes groups from due that another node is publishing. Progress that the other node does not have is
 // published afterwards.
-func (s *Service) leaveToOthers(ctx context.Context, due map[ConversationID]progress) {
+func (s *Service) skipClaimed(ctx context.Context, due map[ConversationID]progress) {
 	all := maps.Clone(due) // includes messages that other nodes stored, so that no node is left to publish the rest
 	heads, err := s.redis.heads(ctx, slices.Collect(maps.Keys(due)))
 	for conv, h := range heads {
-		all[conv] = due[conv].raised(progress{ChatStands: api.ChatStands{Chat: due[conv].Chat, Seq: h.seq, Rev: h.rev}})
+		all[conv] = due[conv].merge(progress{ChatStands: api.ChatStands{Chat: due[conv].Chat, Seq: h.seq, Rev: h.rev}})
 	}
 	var others map[ConversationID]progress
 	if err == nil {
@@ -194,21 +194,21 @@ func (s *Service) leaveToOthers(ctx context.Context, due map[ConversationID]prog
 		s.log.Debug("messaging: progress not claimed: several nodes may publish it", "err", err)
 	}
 	for conv, p := range due {
-		told, other := others[conv]
+		published, other := others[conv]
 		switch {
 		case !other:
 			due[conv] = all[conv]
 			continue
-		case told.Seq < p.Seq || told.Rev < p.Rev:
-			s.crowds.add(conv, p)
+		case published.Seq < p.Seq || published.Rev < p.Rev:
+			s.pendingProgress.add(conv, p)
 		}
 		delete(due, conv)
 	}
 }
 
-// crowd returns the members of a large group.
-func (s *Service) crowd(ctx context.Context, conv ConversationID) ([]accounts.ID, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+// groupMembers returns the members of a large group.
+func (s *Service) groupMembers(ctx context.Context, conv ConversationID) ([]accounts.ID, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	return s.groups.MemberIDs(ctx, groups.ID(conv))
 }

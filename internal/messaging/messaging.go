@@ -126,7 +126,7 @@ type message struct {
 	to       ChatRef // of a new message: the chat from its sender's view
 	clientID string
 	hash     string
-	said     said
+	body     messageBody
 	reply    int64
 	at       int64 // Unix ms, as are the next two; 0: never
 	edited   int64
@@ -136,8 +136,8 @@ type message struct {
 	reactions []reaction
 }
 
-// said is the body in a message's row.
-type said struct {
+// messageBody is the body in a message's row.
+type messageBody struct {
 	api.Content
 	Forwarded *api.Forwarded `json:"forwarded,omitempty"`
 }
@@ -190,9 +190,9 @@ func checkContent(c api.Content) (api.Content, error) {
 	parts := map[string]bool{"media": c.Media != nil, "location": c.Location != nil, "card": c.Card != nil, "custom": c.Custom != nil}
 	own := map[string]string{api.MessageImage: "media", api.MessageVoice: "media", api.MessageFile: "media",
 		api.MessageLocation: "location", api.MessageCard: "card", api.MessageCustom: "custom"}[c.Kind]
-	for part, there := range parts {
-		if there != (part == own) {
-			if there {
+	for part, present := range parts {
+		if present != (part == own) {
+			if present {
 				return c, ErrContent.On("body."+part, "is not allowed for this kind")
 			}
 			return c, ErrContent.On("body."+part, "is required for this kind")
@@ -313,13 +313,13 @@ func (p pair) compare(q pair) int {
 
 // wire returns a message as a member of the chat sees it.
 func (m message) wire(to accounts.ID, chat string) api.Message {
-	w := api.Message{ID: m.id.String(), Chat: chat, Seq: m.seq, Rev: m.rev, From: m.from.String(), Content: m.said.Content, ReplyTo: m.reply,
-		Forwarded: m.said.Forwarded, At: api.At(sqldb.Time(m.at)), Edited: api.AtOrNil(sqldb.TimeOrZero(m.edited)), Recalled: api.AtOrNil(sqldb.TimeOrZero(m.recalled))}
+	w := api.Message{ID: m.id.String(), Chat: chat, Seq: m.seq, Rev: m.rev, From: m.from.String(), Content: m.body.Content, ReplyTo: m.reply,
+		Forwarded: m.body.Forwarded, At: api.At(sqldb.Time(m.at)), Edited: api.AtOrNil(sqldb.TimeOrZero(m.edited)), Recalled: api.AtOrNil(sqldb.TimeOrZero(m.recalled))}
 	if m.from == to {
 		w.ClientID = m.clientID
 	}
 	if m.recalled != 0 {
-		w.Content, w.ReplyTo, w.Forwarded = api.Content{Kind: m.said.Kind}, 0, nil
+		w.Content, w.ReplyTo, w.Forwarded = api.Content{Kind: m.body.Kind}, 0, nil
 	}
 	for _, r := range m.reactions {
 		n := len(w.Reactions)

@@ -40,18 +40,18 @@ const (
 	redisBudget    = 100 * time.Millisecond
 	embeddedBudget = 2 * time.Second
 
-	// latestKept is the number of messages of a chat that Redis has.
-	latestKept = 100
+	// maxLatest is the number of messages of a chat that Redis has.
+	maxLatest = 100
 
-	// putAtOnce is the number of chats that one script writes.
-	putAtOnce = 200
+	// putChunk is the number of chats that one script writes.
+	putChunk = 200
 
-	wholeField = "" // in chatsKeys: Redis has all chats of the user
+	completeField = "" // in chatsKeys: Redis has all chats of the user
 )
 
 var (
-	lifeOfChats  = strconv.FormatInt(chatsLife.Milliseconds(), 10)
-	lifeOfLatest = strconv.FormatInt(latestLife.Milliseconds(), 10)
+	chatsTTLMillis  = strconv.FormatInt(chatsTTL.Milliseconds(), 10)
+	latestTTLMillis = strconv.FormatInt(latestTTL.Milliseconds(), 10)
 )
 
 // redisStore is the Redis data of this domain, all of it derived from SQL.
@@ -81,7 +81,7 @@ func latestKey(kind int, conv ConversationID) keyspace.Key {
 // headCmd writes the head of a group's conversation.
 func headCmd(h head) (keyspace.Cmd, error) {
 	text, err := h.text()
-	return headScript.Cmd([]keyspace.Key{headKeys.At(h.id).Key}, lifeOfChats, text), err
+	return headScript.Cmd([]keyspace.Key{headKeys.At(h.id).Key}, chatsTTLMillis, text), err
 }
 
 func (s *redisStore) putHeads(ctx context.Context, heads []head) error {
@@ -105,8 +105,8 @@ func (s *redisStore) heads(ctx context.Context, list []ConversationID) (map[Conv
 	replies, err := s.do(ctx, cmds)
 	found := make(map[ConversationID]head, len(list))
 	for i := range replies {
-		text, there, err := replies[i].Text()
-		if err != nil || !there {
+		text, ok, err := replies[i].Text()
+		if err != nil || !ok {
 			continue
 		}
 		if found[list[i]], err = parseHead(list[i], text); err != nil {
@@ -122,7 +122,7 @@ func (s *redisStore) claim(ctx context.Context, due map[ConversationID]progress)
 	var list []ConversationID
 	var cmds []keyspace.Cmd
 	for conv, p := range due {
-		key := tellingKeys.At(conv)
+		key := progressKeys.At(conv)
 		list, cmds = append(list, conv), append(cmds, key.AddCmd(fmt.Sprint(p.Seq, p.Rev)), key.GetCmd())
 	}
 	replies, err := s.do(ctx, cmds)
@@ -134,13 +134,13 @@ func (s *redisStore) claim(ctx context.Context, due map[ConversationID]progress)
 		if !replies[2*i].Nil() {
 			continue
 		}
-		var told progress
-		if text, there, err := replies[2*i+1].Text(); err == nil && there { // otherwise it was published a moment ago
-			if _, err := fmt.Sscan(text, &told.Seq, &told.Rev); err != nil {
+		var published progress
+		if text, ok, err := replies[2*i+1].Text(); err == nil && ok { // otherwise it was published a moment ago
+			if _, err := fmt.Sscan(text, &published.Seq, &published.Rev); err != nil {
 				return nil, fmt.Errorf("the published progress of a group's chat in Redis: %.40q: %w", text, err)
 			}
 		}
-		others[conv] = told
+		others[conv] = published
 	}
 	return others, nil
 }
@@ -155,19 +155,19 @@ func (s *redisStore) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Re
 	return replies, keyspace.FirstErr(replies)
 }
 
-// putCmds writes chats of one user. whole means that these are all of the user's chats.
-func putCmds(user accounts.ID, states []state, whole bool) ([]keyspace.Cmd, error) {
+// putCmds writes chats of one user. complete means that these are all of the user's chats.
+func putCmds(user accounts.ID, states []state, complete bool) ([]keyspace.Cmd, error) {
 	var cmds []keyspace.Cmd
-	for done := 0; done < max(1, len(states)); done += putAtOnce {
-		some, all := states[done:min(done+putAtOnce, len(states))], ""
+	for done := 0; done < max(1, len(states)); done += putChunk {
+		chunk, all := states[done:min(done+putChunk, len(states))], ""
 		switch {
-		case whole && done+putAtOnce >= len(states):
+		case complete && done+putChunk >= len(states):
 			all = strconv.Itoa(len(states))
-		case whole:
+		case complete:
 			all = "+"
 		}
-		args := append(make([]string, 0, 2+2*len(some)), lifeOfChats, all)
-		for _, st := range some {
+		args := append(make([]string, 0, 2+2*len(chunk)), chatsTTLMillis, all)
+		for _, st := range chunk {
 			text, err := st.text()
 			if err != nil {
 				return nil, err
@@ -188,12 +188,12 @@ func (s *redisStore) putAll(ctx context.Context, user accounts.ID, states []stat
 	return err
 }
 
-// errNotWhole reports that Redis does not have all chats of a user.
-var errNotWhole = errors.New("messaging: not all chats of the user are in redis")
+// errIncomplete reports that Redis does not have all chats of a user.
+var errIncomplete = errors.New("messaging: not all chats of the user are in redis")
 
 // list returns chats of two users, from the user's list or with since the changed ones. It also returns the number of
 // unread messages in all of them, and the user's own parts of all groups' chats.
-func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n int, now int64) (list, inGroups []state, unread int64, err error) {
+func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n int, now int64) (list, groupChats []state, unread int64, err error) {
 	from := ""
 	if since > 0 {
 		from = strconv.FormatInt(since, 10)
@@ -204,7 +204,7 @@ func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n 
 	}
 	items, err := replies[0].Items()
 	if err != nil || len(items) < 2 {
-		return nil, nil, 0, errors.Join(errNotWhole, err)
+		return nil, nil, 0, errors.Join(errIncomplete, err)
 	}
 	unread = items[0].N
 	for i, item := range items[2:] {
@@ -215,15 +215,15 @@ func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n 
 		case i < int(items[1].N):
 			list = append(list, st)
 		default:
-			inGroups = append(inGroups, st)
+			groupChats = append(groupChats, st)
 		}
 	}
-	return list, inGroups, unread, nil
+	return list, groupChats, unread, nil
 }
 
-// one returns a chat of a user. It returns errNotWhole if Redis does not have all chats, and ErrChat if the chat does
+// chat returns a chat of a user. It returns errIncomplete if Redis does not have all chats, and ErrChat if the chat does
 // not exist.
-func (s *redisStore) one(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
+func (s *redisStore) chat(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
 	st, _, err := s.read(ctx, user, chat, nil)
 	return st, err
 }
@@ -240,7 +240,7 @@ func (s *redisStore) read(ctx context.Context, user accounts.ID, chat ChatRef, c
 	if !chat.direct() {
 		kind, key = group, groupChatsKeys.At(user).Key
 	}
-	cmds := []keyspace.Cmd{{Name: "HMGET", Key: key, Args: []string{chat.String(), wholeField}}}
+	cmds := []keyspace.Cmd{{Name: "HMGET", Key: key, Args: []string{chat.String(), completeField}}}
 	if kind == group {
 		cmds = append(cmds, keyspace.Cmd{Name: "GET", Key: headKeys.At(conversationOf(chat.group)).Key})
 	}
@@ -269,19 +269,19 @@ func readState(user accounts.ID, kind int, replies []keyspace.Reply) (st state, 
 	case err != nil:
 		return st, err
 	case len(fields) != 2 || kind == group && fields[0].Nil() || kind == direct && fields[1].Nil():
-		return st, errNotWhole
+		return st, errIncomplete
 	case fields[0].Nil():
 		return st, ErrChat
 	}
 	if st, err = parseState(user, fields[0].Str); err != nil || kind == direct {
 		return st, err
 	}
-	text, there, err := replies[1].Text()
+	text, ok, err := replies[1].Text()
 	switch {
 	case err != nil:
 		return st, err
-	case !there:
-		return st, errNotWhole
+	case !ok:
+		return st, errIncomplete
 	case st.me.gone != 0:
 		return st, ErrChat
 	}
@@ -289,7 +289,7 @@ func readState(user accounts.ID, kind int, replies []keyspace.Reply) (st state, 
 	if err != nil {
 		return st, err
 	}
-	return h.over(st), nil
+	return h.withOwnPart(st), nil
 }
 
 // readLatest reads the latest messages of a conversation. The result is empty if Redis does not have them.
@@ -302,7 +302,7 @@ func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err erro
 		return got, fmt.Errorf("the latest messages of a chat in Redis: %.40q: %w", items[0].Str, err)
 	}
 	for _, item := range items[1:] {
-		var k keptMessage
+		var k storedMessage
 		if err := json.Unmarshal([]byte(item.Str), &k); err != nil {
 			return got, fmt.Errorf("a message in Redis: %w", err)
 		}
@@ -315,11 +315,11 @@ func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err erro
 	return got, nil
 }
 
-// keepLatest stores the latest messages of a conversation in Redis, with their seq and rev.
-func (s *redisStore) keepLatest(ctx context.Context, c conversation, messages []message) error {
-	args := []string{lifeOfLatest, strconv.FormatInt(c.seq, 10), strconv.FormatInt(c.rev, 10)}
+// storeLatest stores the latest messages of a conversation in Redis, with their seq and rev.
+func (s *redisStore) storeLatest(ctx context.Context, c conversation, messages []message) error {
+	args := []string{latestTTLMillis, strconv.FormatInt(c.seq, 10), strconv.FormatInt(c.rev, 10)}
 	for _, m := range messages {
-		text, err := json.Marshal(m.kept())
+		text, err := json.Marshal(m.stored())
 		if err != nil {
 			return err
 		}
@@ -332,11 +332,11 @@ func (s *redisStore) keepLatest(ctx context.Context, c conversation, messages []
 // followCmd applies the steps of a change to the latest messages of a conversation.
 func followCmd(c change) (keyspace.Cmd, error) {
 	args := make([]string, 2, 2+3*len(c.steps))
-	args[0], args[1] = lifeOfLatest, strconv.Itoa(latestKept)
+	args[0], args[1] = latestTTLMillis, strconv.Itoa(maxLatest)
 	for _, s := range c.steps {
 		seq, rev, body := "", "", ""
 		if s.message != nil {
-			text, err := json.Marshal(s.message.kept())
+			text, err := json.Marshal(s.message.stored())
 			if err != nil {
 				return keyspace.Cmd{}, err
 			}
@@ -350,8 +350,8 @@ func followCmd(c change) (keyspace.Cmd, error) {
 	return followScript.Cmd([]keyspace.Key{latestKey(c.kind, c.conv)}, args...), nil
 }
 
-// forget deletes a user's chats, and the latest messages of conversations.
-func (s *redisStore) forget(ctx context.Context, user accounts.ID, conversations []conversation) error {
+// deleteChats deletes a user's chats, and the latest messages of conversations.
+func (s *redisStore) deleteChats(ctx context.Context, user accounts.ID, conversations []conversation) error {
 	var cmds []keyspace.Cmd
 	for _, key := range keysOf(user) {
 		cmds = append(cmds, keyspace.Cmd{Name: "UNLINK", Key: key})

@@ -19,22 +19,22 @@ import (
 // search does not offer this: MariaDB does not split Chinese text into words, and one index would mix the words of all
 // users. The cost of a search is bounded, and a cursor resumes it. See decision 17.
 
-// reach bounds a search.
-type reach struct {
+// bounds limit a search.
+type bounds struct {
 	messages int // read by one call
 	slice    int // messages that one statement reads
 	chats    int // read by one statement
 }
 
-var searchReach = reach{messages: 10_000, slice: 1_000, chats: 8}
+var searchBounds = bounds{messages: 10_000, slice: 1_000, chats: 8}
 
 // has reports whether a message has all words.
 func (m message) has(w words.Words) bool {
-	texts := []string{m.said.Text}
-	if d := m.said.Media; d != nil {
+	texts := []string{m.body.Text}
+	if d := m.body.Media; d != nil {
 		texts = append(texts, d.Name, d.Alt)
 	}
-	if l := m.said.Location; l != nil {
+	if l := m.body.Location; l != nil {
 		texts = append(texts, l.Name, l.Address)
 	}
 	return w.In(texts...)
@@ -99,12 +99,12 @@ func comparePositions[P interface{ position() position }](a, b P) int {
 // ErrQuery, ErrChat, ErrCursor or ErrStore.
 func (s *Service) Search(ctx context.Context, user accounts.ID, chat ChatRef, q, cursor string, limit int) (_ api.FoundMessages, err error) {
 	defer errs.Wrap(&err, "messaging.Search %s", user)
-	return s.searchWithin(ctx, searchReach, user, chat, q, cursor, limit)
+	return s.searchWithin(ctx, searchBounds, user, chat, q, cursor, limit)
 }
 
-func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, chat ChatRef, q, cursor string, limit int) (api.FoundMessages, error) {
-	looking := words.Of(q)
-	if len(looking) == 0 {
+func (s *Service) searchWithin(ctx context.Context, r bounds, user accounts.ID, chat ChatRef, q, cursor string, limit int) (api.FoundMessages, error) {
+	query := words.Of(q)
+	if len(query) == 0 {
 		return api.FoundMessages{}, ErrQuery
 	}
 	from, err := parsePosition(cursor)
@@ -121,7 +121,7 @@ func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, c
 	if err != nil {
 		return api.FoundMessages{}, asKind(ctx, err)
 	}
-	found, next, err := s.search(ctx, r, views, looking, from, limit)
+	found, next, err := s.search(ctx, r, views, query, from, limit)
 	if err != nil {
 		return api.FoundMessages{}, asKind(ctx, err)
 	}
@@ -141,41 +141,41 @@ func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, c
 
 // search merges chats by their next unread position, so that it reads no chat further than necessary. next is the
 // position where another search resumes; it is nil at the end.
-func (s *Service) search(ctx context.Context, r reach, views []view, looking words.Words, from position, limit int) (found []message, next *position, err error) {
+func (s *Service) search(ctx context.Context, r bounds, views []view, query words.Words, from position, limit int) (found []message, next *position, err error) {
 	var open []*searched
 	for _, v := range views {
 		if c := searchedFrom(v, from); c.seq > v.me.cleared+1 {
 			open = append(open, c)
 		}
 	}
-	for looked := 0; ; {
+	for scanned := 0; ; {
 		slices.SortFunc(open, comparePositions)
 		slices.SortFunc(found, comparePositions)
-		sure := len(found) // number of messages that later reads cannot move
+		settled := len(found) // number of messages that later reads cannot move
 		if len(open) > 0 {
 			first := open[0].position()
 			next = &first
 			if i := slices.IndexFunc(found, func(m message) bool { return m.position().compare(first) > 0 }); i >= 0 {
-				sure = i
+				settled = i
 			}
 		} else {
 			next = nil
 		}
-		if len(open) == 0 || sure >= limit || looked >= r.messages {
-			found = found[:sure]
+		if len(open) == 0 || settled >= limit || scanned >= r.messages {
+			found = found[:settled]
 			break
 		}
-		some := open[:min(len(open), r.chats)]
-		n := r.slice / len(some)
-		read, err := s.sql.slices(ctx, some, n)
+		chunk := open[:min(len(open), r.chats)]
+		n := r.slice / len(chunk)
+		read, err := s.sql.searchChunk(ctx, chunk, n)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, c := range some {
+		for _, c := range chunk {
 			for _, m := range read[c.id] {
-				looked++
+				scanned++
 				c.at, c.seq = m.at, m.seq
-				if m.recalled == 0 && m.has(looking) {
+				if m.recalled == 0 && m.has(query) {
 					found = append(found, m)
 				}
 			}

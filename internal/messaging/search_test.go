@@ -85,8 +85,8 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 		var want []position
 		for range 150 {
 			peer := who[1+dice.IntN(5)]
-			said := []string{"yes", "no", "perhaps"}[dice.IntN(3)]
-			w.says(who[0], peer, said)
+			reply := []string{"yes", "no", "perhaps"}[dice.IntN(3)]
+			w.says(who[0], peer, reply)
 		}
 		// Some messages have the same time.
 		_, err := w.sql.db.ExecContext(ctx, "UPDATE messages SET at = at - at % 20")
@@ -101,13 +101,13 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 			all, err := w.sql.messages(ctx, w.sql.db, who[0], v.id, 0, 1<<40, false, 1000)
 			w.must(err)
 			for _, m := range all {
-				if strings.Contains(m.said.Text, "es") {
+				if strings.Contains(m.body.Text, "es") {
 					want = append(want, m.position())
 				}
 			}
 		}
 		slices.SortFunc(want, position.compare)
-		for _, r := range []reach{{10, 4, 2}, {25, 8, 8}, {1000, 64, 3}, searchReach} {
+		for _, r := range []bounds{{10, 4, 2}, {25, 8, 8}, {1000, 64, 3}, searchBounds} {
 			for _, limit := range []int{1, 3, 50} {
 				var got []position
 				cursor := ""
@@ -148,7 +148,7 @@ func BenchmarkSearch(b *testing.B) {
 						var list []message
 						for n := range history/10 - 1 {
 							list = append(list, message{conv: conv, seq: int64(n + 2), id: ids.New[message](), from: who[0], clientID: fmt.Sprint(n), at: int64(1e12 + n),
-								said: said{Content: api.Content{Kind: api.MessageText, Text: fmt.Sprintf("shall we meet at eight, 在车站见面 %d?", n)}}})
+								body: messageBody{Content: api.Content{Kind: api.MessageText, Text: fmt.Sprintf("shall we meet at eight, 在车站见面 %d?", n)}}})
 						}
 						for some := range slices.Chunk(list, 500) {
 							if err := w.sql.insert(ctx, tx, some); err != nil {

@@ -90,37 +90,37 @@ type Config struct {
 
 // Service is messaging for the rest of the program. It is safe for concurrent use.
 type Service struct {
-	sql        *sqlStore
-	redis      *redisStore
-	projection *projection.Projection[change, agreed]
-	caches     *aggregate.Caches
-	settings   *cache.Cache[accounts.ID, settings]
-	bus        *events.Bus
-	crowds     *crowds
-	people     People
-	relations  Relations
-	groups     Groups
-	files      Files
-	hooks      *webhooks.Service
-	cfg        Settings
-	metrics    *metrics
-	log        *slog.Logger
-	messages   *groupcommit.Committer[sending, sent]
-	locks      *sqldb.Locks[ConversationID, conversation]
-	marks      *groupcommit.Committer[marking, error]
-	loader     *groupcommit.Committer[accounts.ID, []state]
-	pairs      pairs
-	base       context.Context //nolint:containedctx // for the work after a commit
+	sql             *sqlStore
+	redis           *redisStore
+	projection      *projection.Projection[change, derivedState]
+	caches          *aggregate.Caches
+	settings        *cache.Cache[accounts.ID, settings]
+	bus             *events.Bus
+	pendingProgress *pendingProgress
+	people          People
+	relations       Relations
+	groups          Groups
+	files           Files
+	hooks           *webhooks.Service
+	cfg             Settings
+	metrics         *metrics
+	log             *slog.Logger
+	messages        *groupcommit.Committer[sending, sent]
+	locks           *sqldb.Locks[ConversationID, conversation]
+	marks           *groupcommit.Committer[marking, error]
+	loader          *groupcommit.Committer[accounts.ID, []state]
+	pairs           pairs
+	base            context.Context //nolint:containedctx // for the work after a commit
 }
 
 // New returns the domain with the parts in cfg. Work after a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), sql: newSQLStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
+	s := &Service{base: context.WithoutCancel(ctx), sql: newSQLStore(cfg.DB), bus: cfg.Bus, pendingProgress: newPendingProgress(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
 	s.redis, s.caches, s.metrics = newRedisStore(cfg.Redis), aggregate.New(cfg.DB, cfg.Caches), newMetrics(cfg.Metrics)
-	s.projection = projection.New(projection.Config[change, agreed]{
+	s.projection = projection.New(projection.Config[change, derivedState]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Changed: s.sql.changedSince, State: s.compute, Write: s.write, Late: s.tellLate, Metrics: cfg.Metrics, Name: "chats",
+		Changed: s.sql.changedSince, State: s.compute, Write: s.write, Late: s.publishMissed, Metrics: cfg.Metrics, Name: "chats",
 	})
 	copies := cfg.Cache
 	// A change continues without Redis. If only this node has lost Redis, another node may use the old settings until
@@ -147,7 +147,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	defer stop()
 	var settling, committing sync.WaitGroup
 	settling.Go(func() { _ = s.projection.Run(settle, ready) })
-	settling.Go(func() { s.tellCrowds(settle) })
+	settling.Go(func() { s.publishProgress(settle) })
 	committing.Go(func() { _ = s.marks.Run(ctx) })
 	committing.Go(func() { _ = s.messages.Run(ctx) })
 	committing.Go(func() { _ = s.loader.Run(ctx) })
@@ -205,12 +205,12 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 	return found[key], nil
 }
 
-// Send stores a message to another user or a group and returns it after its commit. again reports that it was stored
+// Send stores a message to another user or a group and returns it after its commit. duplicate reports that it was stored
 // already. It returns ErrMessage if the message to forward does not exist, and ErrReused if the client id belongs to
 // other content. The other errors are ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused, ErrYouBlock, ErrChat,
 // ErrFile, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, accounts.ErrNoUser, webhooks.ErrRefused,
 // webhooks.ErrAway and ErrStore.
-func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
+func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, duplicate bool, err error) {
 	defer errs.Wrap(&err, "messaging.Send %s", from)
 	return s.send(ctx, from, to, in, false)
 }
@@ -218,12 +218,12 @@ func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api
 // Post is [Service.Send] for the backend. It ignores the receiver's policy, and a mute of the sender in a group. A block
 // between the two users still refuses the message. After-hooks receive the message, before-hooks do not. A system message
 // has only a text. It appears in the name of from, who need not know of it.
-func (s *Service) Post(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
+func (s *Service) Post(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, duplicate bool, err error) {
 	defer errs.Wrap(&err, "messaging.Post %s", from)
 	return s.send(ctx, from, to, in, true)
 }
 
-func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send, trusted bool) (_ api.Sent, again bool, err error) {
+func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send, trusted bool) (_ api.Sent, duplicate bool, err error) {
 	if from == to.peer {
 		return api.Sent{}, false, ErrSelf
 	}
@@ -234,31 +234,31 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	if err != nil {
 		return api.Sent{}, false, err
 	}
-	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: said{Content: in.Content}, reply: in.ReplyTo, since: s.sql.db.Now(), trusted: trusted}
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, body: messageBody{Content: in.Content}, reply: in.ReplyTo, since: s.sql.db.Now(), trusted: trusted}
 	if !to.direct() {
 		req.conv = conversationOf(to.group)
 	}
 	if in.Forward != nil {
 		var refused error
-		if req.said, req.source, refused = s.forwarded(ctx, from, *in.Forward); refused != nil {
-			sent, err := s.before(ctx, req, refused)
+		if req.body, req.source, refused = s.forwarded(ctx, from, *in.Forward); refused != nil {
+			sent, err := s.storedResponse(ctx, req, refused)
 			return sent, err == nil, asKind(ctx, err)
 		}
-	} else if req.said.Content, err = checkSent(in.Content, trusted); err != nil {
+	} else if req.body.Content, err = checkSent(in.Content, trusted); err != nil {
 		return api.Sent{}, false, err
 	}
-	if to.direct() && slices.Contains(req.said.Mentions, api.MentionAll) {
+	if to.direct() && slices.Contains(req.body.Mentions, api.MentionAll) {
 		return api.Sent{}, false, ErrContent.On("body.mentions", "can have all only in a group")
 	}
 	if to.direct() {
 		if refused := s.mayWrite(ctx, from, to.peer, trusted); refused != nil {
-			sent, err := s.before(ctx, req, refused)
+			sent, err := s.storedResponse(ctx, req, refused)
 			return sent, err == nil, asKind(ctx, err)
 		}
 	}
 	if !trusted {
-		if refused := s.ask(ctx, &req); refused != nil {
-			sent, err := s.before(ctx, req, refused)
+		if refused := s.askSend(ctx, &req); refused != nil {
+			sent, err := s.storedResponse(ctx, req, refused)
 			return sent, err == nil, asKind(ctx, err)
 		}
 	}
@@ -269,19 +269,19 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	}
 	s.projection.Begin(req.since)
 	got, err := s.messages.Do(ctx, req)
-	s.notTaken(req.since, err)
+	s.settleUnaccepted(req.since, err)
 	if err = asKind(ctx, err); err == nil {
 		err = got.refusal
 	}
 	if err != nil {
 		return api.Sent{}, false, err
 	}
-	return got.answer(to), got.again, nil
+	return got.response(to), got.duplicate, nil
 }
 
-// ask asks the backend for a verdict on a message that the rules allow. The verdict may change its content. Its errors
+// askSend asks the backend for a verdict on a message that the rules allow. The verdict may change its content. Its errors
 // are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and webhooks.ErrAway.
-func (s *Service) ask(ctx context.Context, req *sending) error {
+func (s *Service) askSend(ctx context.Context, req *sending) error {
 	if !s.hooks.Asks(api.BeforeMessage) {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (s *Service) ask(ctx context.Context, req *sending) error {
 	if err = cmp.Or(err, refused[req.key()]); err != nil {
 		return err
 	}
-	v, err := s.hooks.Before(ctx, api.BeforeMessage, req.from.String(), api.HookMessage{From: req.from.String(), Chat: req.to.String(), Content: req.said.Content, ReplyTo: req.reply}, func(v api.HookVerdict) error {
+	v, err := s.hooks.Before(ctx, api.BeforeMessage, req.from.String(), api.HookMessage{From: req.from.String(), Chat: req.to.String(), Content: req.body.Content, ReplyTo: req.reply}, func(v api.HookVerdict) error {
 		if v.Content == nil {
 			return nil
 		}
@@ -299,13 +299,13 @@ func (s *Service) ask(ctx context.Context, req *sending) error {
 	if err != nil || v.Content == nil {
 		return err
 	}
-	req.said.Content, err = checkContent(*v.Content)
+	req.body.Content, err = checkContent(*v.Content)
 	return err
 }
 
-// before returns the response of an earlier request if the message is now refused, or the message that it forwards no
+// storedResponse returns the response of an earlier request if the message is now refused, or the message that it forwards no
 // longer exists.
-func (s *Service) before(ctx context.Context, req sending, refused error) (api.Sent, error) {
+func (s *Service) storedResponse(ctx context.Context, req sending, refused error) (api.Sent, error) {
 	switch errs.KindOf(refused) {
 	case errs.Forbidden, errs.NotFound, errs.Conflict:
 	default:
@@ -319,50 +319,50 @@ func (s *Service) before(ctx context.Context, req sending, refused error) (api.S
 		}
 		req.conv = found[key]
 	}
-	there, err := s.sql.sentBefore(ctx, s.sql.db, []sending{req})
-	m, ok := there[req.key()]
+	stored, err := s.sql.sentBefore(ctx, s.sql.db, []sending{req})
+	m, ok := stored[req.key()]
 	if err != nil || !ok || m.hash != req.hash {
 		return api.Sent{}, cmp.Or(err, refused)
 	}
-	return m.answer(req.to), nil
+	return m.response(req.to), nil
 }
 
-// answer returns the response to the sender of a message.
-func (m message) answer(to ChatRef) api.Sent {
+// response returns the response to the sender of a message.
+func (m message) response(to ChatRef) api.Sent {
 	return api.Sent{ID: m.id.String(), Chat: to.String(), Seq: m.seq, At: api.At(sqldb.Time(m.at))}
 }
 
 // forwarded returns the content of a message that the user can read, with its origin, and its place.
-func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.MessageRef) (said, *place, error) {
+func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.MessageRef) (messageBody, *place, error) {
 	chat, err := parseChat(ref.Chat)
 	if err != nil {
-		return said{}, nil, err
+		return messageBody{}, nil, err
 	}
 	_, m, err := s.messageOf(ctx, user, chat, ref.Seq)
 	switch {
 	case err != nil:
-		return said{}, nil, err
+		return messageBody{}, nil, err
 	case m.recalled != 0:
-		return said{}, nil, ErrRecalled
-	case m.said.Kind == api.MessageSystem:
-		return said{}, nil, ErrSystem
-	case m.said.Forwarded == nil:
-		m.said.Forwarded = &api.Forwarded{From: m.from.String(), At: api.At(sqldb.Time(m.at))}
+		return messageBody{}, nil, ErrRecalled
+	case m.body.Kind == api.MessageSystem:
+		return messageBody{}, nil, ErrSystem
+	case m.body.Forwarded == nil:
+		m.body.Forwarded = &api.Forwarded{From: m.from.String(), At: api.At(sqldb.Time(m.at))}
 	}
-	m.said.Mentions = nil
-	return m.said, &place{m.conv, m.seq}, nil
+	m.body.Mentions = nil
+	return m.body, &place{m.conv, m.seq}, nil
 }
 
 // mayWrite refuses a message between two users; for a trusted sender only blocks matter. The error does not reveal
 // whether a block or a setting caused it.
 func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID, trusted bool) error {
-	who, err := s.people.Profiles(ctx, []accounts.ID{to})
+	profiles, err := s.people.Profiles(ctx, []accounts.ID{to})
 	if err != nil {
 		return err
 	}
-	p, there := who[to]
+	p, ok := profiles[to]
 	switch {
-	case !there:
+	case !ok:
 		return accounts.ErrNoUser
 	case p.Deleted:
 		return ErrRefused
@@ -390,8 +390,8 @@ func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID, trusted bo
 	return nil
 }
 
-// changesAtOnce is the largest number of changes in one response of [Service.Changes].
-const changesAtOnce = 100
+// maxChanges is the largest number of changes in one response of [Service.Changes].
+const maxChanges = 100
 
 // Changes returns the changes of a chat's messages since a rev. It returns ErrChat or ErrStore.
 func (s *Service) Changes(ctx context.Context, user accounts.ID, chat ChatRef, since int64) (_ api.MessageChanges, err error) {
@@ -400,19 +400,19 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, chat ChatRef, s
 	if err != nil {
 		return api.MessageChanges{}, err
 	}
-	found, err := s.sql.changedMessages(ctx, s.sql.db, user, v.id, v.me.cleared, since, changesAtOnce)
+	found, err := s.sql.changedMessages(ctx, s.sql.db, user, v.id, v.me.cleared, since, maxChanges)
 	if err != nil {
 		return api.MessageChanges{}, asKind(ctx, err)
 	}
-	gone, err := s.sql.hiddenSince(ctx, s.sql.db, user, v.id, since, changesAtOnce)
+	gone, err := s.sql.hiddenSince(ctx, s.sql.db, user, v.id, since, maxChanges)
 	if err != nil {
 		return api.MessageChanges{}, asKind(ctx, err)
 	}
 	out := api.MessageChanges{Changed: []api.Message{}, Rev: v.rev}
-	if len(found) == changesAtOnce {
+	if len(found) == maxChanges {
 		out.More, out.Rev = true, found[len(found)-1].rev
 	}
-	if len(gone) == changesAtOnce {
+	if len(gone) == maxChanges {
 		out.More, out.Rev = true, min(out.Rev, gone[len(gone)-1].rev)
 	}
 	for _, h := range gone {

@@ -533,11 +533,11 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 			for range steps {
 				side := r.IntN(2)
 				user, peer := who[side], who[1-side]
-				seq := int64(1 + r.IntN(max(1, len(model.said)+1)))
+				seq := int64(1 + r.IntN(max(1, len(model.messages)+1)))
 				switch r.IntN(13) {
 				case 0, 1, 2, 3, 4:
 					s := fmt.Sprint("text ", r.IntN(1000))
-					_, _, err := w.Send(t.Context(), user, With(peer), text(fmt.Sprint(seed, "-", len(model.said), "-", r.Uint64()), s))
+					_, _, err := w.Send(t.Context(), user, With(peer), text(fmt.Sprint(seed, "-", len(model.messages), "-", r.Uint64()), s))
 					model.wants(t, "send", err, model.send(side, s))
 				case 5:
 					s := fmt.Sprint("edited ", r.IntN(1000))
@@ -573,7 +573,7 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 				}
 			}
 			for side := range clients {
-				if len(model.said) == 0 {
+				if len(model.messages) == 0 {
 					break // there is no chat
 				}
 				user, peer := who[side], who[1-side]
@@ -649,10 +649,10 @@ func describe(m api.Message) string {
 
 // model is a simple implementation of messaging.
 type model struct {
-	who  []accounts.ID
-	said []*modelMessage
-	read [2]int64
-	gone [2]int64
+	who      []accounts.ID
+	messages []*modelMessage
+	read     [2]int64
+	gone     [2]int64
 
 	blocks [2]bool
 }
@@ -687,20 +687,20 @@ func (m *model) send(side int, text string) error {
 	if err := m.mayWrite(side); err != nil {
 		return err
 	}
-	m.said = append(m.said, &modelMessage{side: side, text: text, reacted: map[string]bool{}})
-	m.read[side] = int64(len(m.said))
+	m.messages = append(m.messages, &modelMessage{side: side, text: text, reacted: map[string]bool{}})
+	m.read[side] = int64(len(m.messages))
 	return nil
 }
 
 // at returns a message that a side sees.
 func (m *model) at(side int, seq int64) (*modelMessage, error) {
 	switch {
-	case len(m.said) == 0:
+	case len(m.messages) == 0:
 		return nil, ErrChat
-	case seq > int64(len(m.said)) || seq <= m.gone[side] || m.said[seq-1].hidden[side]:
+	case seq > int64(len(m.messages)) || seq <= m.gone[side] || m.messages[seq-1].hidden[side]:
 		return nil, ErrMessage
 	}
-	return m.said[seq-1], nil
+	return m.messages[seq-1], nil
 }
 
 func (m *model) edit(side int, seq int64, text string) error {
@@ -751,7 +751,7 @@ func (m *model) react(side int, seq int64, emoji string, on bool) error {
 }
 
 func (m *model) hide(side int, seq int64) error {
-	if seq > 0 && seq <= int64(len(m.said)) && m.said[seq-1].hidden[side] {
+	if seq > 0 && seq <= int64(len(m.messages)) && m.messages[seq-1].hidden[side] {
 		return nil
 	}
 	s, err := m.at(side, seq)
@@ -763,9 +763,9 @@ func (m *model) hide(side int, seq int64) error {
 
 func (m *model) mark(side int, seq int64) error {
 	switch {
-	case len(m.said) == 0:
+	case len(m.messages) == 0:
 		return ErrChat
-	case seq > int64(len(m.said)):
+	case seq > int64(len(m.messages)):
 		return ErrFuture
 	}
 	m.read[side] = max(m.read[side], seq)
@@ -773,15 +773,15 @@ func (m *model) mark(side int, seq int64) error {
 }
 
 func (m *model) clear(side int) error {
-	if len(m.said) == 0 {
+	if len(m.messages) == 0 {
 		return ErrChat
 	}
-	m.gone[side], m.read[side] = int64(len(m.said)), int64(len(m.said))
+	m.gone[side], m.read[side] = int64(len(m.messages)), int64(len(m.messages))
 	return nil
 }
 
 func (m *model) unread(side int) (n int64) {
-	for i, s := range m.said {
+	for i, s := range m.messages {
 		if int64(i) >= max(m.read[side], m.gone[side]) && !s.recalled && !s.hidden[side] {
 			n++
 		}
@@ -790,7 +790,7 @@ func (m *model) unread(side int) (n int64) {
 }
 
 func (m *model) sees(side int) (out []string) {
-	for i, s := range m.said {
+	for i, s := range m.messages {
 		if int64(i+1) <= m.gone[side] || s.hidden[side] {
 			continue
 		}
@@ -887,9 +887,9 @@ func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
 					defer mu.Unlock()
 					heard[name] += e.Type + " "
 				}
-				var stands api.ChatStands
-				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil && stands.Seq < 2 {
-					t.Errorf("%s: the newest message is said to be %d", name, stands.Seq)
+				var reached api.ChatStands
+				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil && reached.Seq < 2 {
+					t.Errorf("%s: the newest message is %d", name, reached.Seq)
 				}
 			}})
 			defer leave()
@@ -910,11 +910,11 @@ func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
 			w.must(err)
 		}
 		ofTwo := map[string]string{"ann": "chat.stands ", "bob": "message.changed "}
-		inGroup := map[string]string{"ann": "chat.stands ", "bob": "message.changed ", "eve": "message.changed "}
+		wantInGroup := map[string]string{"ann": "chat.stands ", "bob": "message.changed ", "eve": "message.changed "}
 		reacts(bob, With(ann), 1, "👍")
 		wants("a reaction to what ann has deleted", ofTwo)
 		reacts(eve, In(g), first, "👍")
-		wants("a reaction to what ann has deleted in a group", inGroup)
+		wants("a reaction to what ann has deleted in a group", wantInGroup)
 		reacts(bob, With(ann), 2, "👍")
 		wants("a reaction to what ann sees", map[string]string{"ann": "message.changed ", "bob": "message.changed "})
 		reacts(eve, In(g), second, "👍")
@@ -961,7 +961,7 @@ func TestWhoHidesReceiptsTellsNobodyWhenTheyRead(t *testing.T) {
 		marks(2, 0)
 		st, err := w.stateOf(ctx, bob, With(ann))
 		w.must(err)
-		w.must(w.tellLate(ctx, []change{{conv: st.id, kind: direct, users: []accounts.ID{bob}, own: true}}))
+		w.must(w.publishMissed(ctx, []change{{conv: st.id, kind: direct, users: []accounts.ID{bob}, ownOnly: true}}))
 		marks(0, 3)
 		_, err = w.SetSettings(ctx, bob, api.ChatSettingsUpdate{Receipts: new(true)})
 		w.must(err)
@@ -1043,10 +1043,10 @@ func TestASettingOfOneDeviceLeavesThoseOfAnother(t *testing.T) {
 		} {
 			got, err := w.SetSettings(ctx, ann, step.update)
 			w.must(err)
-			kept, err := w.Settings(ctx, ann)
+			stored, err := w.Settings(ctx, ann)
 			w.must(err)
-			if got != step.want || kept != step.want {
-				t.Errorf("got %+v and then %+v, want %+v", got, kept, step.want)
+			if got != step.want || stored != step.want {
+				t.Errorf("got %+v and then %+v, want %+v", got, stored, step.want)
 			}
 			want = append(want, step.want)
 		}
@@ -1091,12 +1091,12 @@ func TestWhoSyncsLearnsOfEachMessageOfAnErasedUser(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
-		const said = changesAtOnce + 20
-		for range said {
+		const sent = maxChanges + 20
+		for range sent {
 			w.says(ann, bob, "secret")
 		}
 		w.says(bob, ann, "kept")
-		_, err := w.React(t.Context(), ann, With(bob), said+1, "👍", true)
+		_, err := w.React(t.Context(), ann, With(bob), sent+1, "👍", true)
 		w.must(err)
 		var client replica
 		client.sync(w, bob, ann)
@@ -1108,8 +1108,8 @@ func TestWhoSyncsLearnsOfEachMessageOfAnErasedUser(t *testing.T) {
 				left++
 			}
 		}
-		if m := client.messages[said+1]; left != 0 || len(client.messages) != said+1 || len(m.Reactions) != 0 {
-			t.Errorf("a client that syncs still has %d of %d messages of who is erased, and of another one's the reactions %v", left, said, m.Reactions)
+		if m := client.messages[sent+1]; left != 0 || len(client.messages) != sent+1 || len(m.Reactions) != 0 {
+			t.Errorf("a client that syncs still has %d of %d messages of who is erased, and of another one's the reactions %v", left, sent, m.Reactions)
 		}
 	})
 }

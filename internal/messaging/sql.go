@@ -138,13 +138,13 @@ func scanConversation(rows *sql.Rows) (c conversation, err error) {
 
 // lock locks conversations until tx ends, in the order of their ids.
 func (s *sqlStore) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (map[ConversationID]conversation, error) {
-	return s.lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
+	return s.selectForLock(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
 // lockFree is lock for the conversations that no other transaction has locked. It also returns the existing locked
 // ones, in the order of their ids.
 func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
-	if found, err = s.lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
+	if found, err = s.selectForLock(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
 		return found, nil, err
 	}
 	rest := slices.DeleteFunc(slices.Clone(list), func(id ConversationID) bool { _, ok := found[id]; return ok })
@@ -152,7 +152,7 @@ func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx, list []Conversati
 	return found, locked, err
 }
 
-func (s *sqlStore) lockThose(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
+func (s *sqlStore) selectForLock(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
 	found := make(map[ConversationID]conversation, len(list))
 	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -169,7 +169,7 @@ func scanMessage(rows *sql.Rows) (m message, err error) {
 	if err = rows.Scan(&m.conv, &m.seq, &m.id, &m.from, &m.clientID, &m.hash, &body, &m.reply, &m.at, &m.edited, &m.recalled, &m.rev); err != nil {
 		return m, err
 	}
-	return m, json.Unmarshal(body, &m.said)
+	return m, json.Unmarshal(body, &m.body)
 }
 
 // sentBefore returns the messages of a batch that are stored already.
@@ -197,7 +197,7 @@ func (s *sqlStore) insert(ctx context.Context, tx *sqldb.Tx, messages []message)
 	args := make([]any, 0, 12*len(messages))
 	for i := range messages {
 		m := &messages[i]
-		body, err := json.Marshal(m.said)
+		body, err := json.Marshal(m.body)
 		if err != nil {
 			return err
 		}
@@ -207,8 +207,8 @@ func (s *sqlStore) insert(ctx context.Context, tx *sqldb.Tx, messages []message)
 	return err
 }
 
-// move writes the rows of conversations after new messages.
-func (s *sqlStore) move(ctx context.Context, tx *sqldb.Tx, list []conversation) error {
+// updateConversations writes the rows of conversations after new messages.
+func (s *sqlStore) updateConversations(ctx context.Context, tx *sqldb.Tx, list []conversation) error {
 	var args []any
 	for _, c := range list {
 		args = append(args, c.row()...)
@@ -304,12 +304,12 @@ func (s *sqlStore) viewsOf(ctx context.Context, list []ConversationID) ([]view, 
 
 // viewsAt returns the views of the given members.
 func (s *sqlStore) viewsAt(ctx context.Context, list []memberKey) (all []view, err error) {
-	for some := range slices.Chunk(list, atMost) {
+	for chunk := range slices.Chunk(list, maxConditions) {
 		var args []any
-		for _, k := range some {
+		for _, k := range chunk {
 			args = append(args, k.user, k.conv)
 		}
-		rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE "+sqldb.AnyOf("(m.user_id = ? AND m.conversation = ?)", len(some)), args...)
+		rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE "+sqldb.AnyOf("(m.user_id = ? AND m.conversation = ?)", len(chunk)), args...)
 		found, err := sqldb.Collect(rows, err, scanView)
 		if err != nil {
 			return nil, err
@@ -328,8 +328,8 @@ func (s *sqlStore) conversations(ctx context.Context, list []ConversationID) ([]
 	return sqldb.Collect(rows, err, scanConversation)
 }
 
-// shown excludes messages that a user has deleted for themselves.
-const shown = " NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = messages.conversation AND h.seq = messages.seq)"
+// notHidden excludes messages that a user has deleted for themselves.
+const notHidden = " NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = messages.conversation AND h.seq = messages.seq)"
 
 // messages returns messages of a conversation between two numbers, in the order of seq or backwards. It omits messages
 // that the user has deleted for themselves.
@@ -338,7 +338,7 @@ func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.
 	if backwards {
 		order = " DESC"
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND"+shown+" ORDER BY seq"+order+" LIMIT ?", conv, after, before, user, n)
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND"+notHidden+" ORDER BY seq"+order+" LIMIT ?", conv, after, before, user, n)
 	found, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
@@ -346,16 +346,16 @@ func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.
 	return found, s.addReactions(ctx, q, found)
 }
 
-// slices returns the next messages of chats in a search, up to n of each, backwards. It omits messages that the user
+// searchChunk returns the next messages of chats in a search, up to n of each, backwards. It omits messages that the user
 // has deleted for themselves.
-func (s *sqlStore) slices(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
+func (s *sqlStore) searchChunk(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
 	var text strings.Builder
 	var args []any
 	for i, c := range chats {
 		if i > 0 {
 			text.WriteString(" UNION ALL ")
 		}
-		text.WriteString("SELECT * FROM (SELECT " + messageColumns + " FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND at <= ? AND" + shown + " ORDER BY seq DESC LIMIT ?) s" + strconv.Itoa(i))
+		text.WriteString("SELECT * FROM (SELECT " + messageColumns + " FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND at <= ? AND" + notHidden + " ORDER BY seq DESC LIMIT ?) s" + strconv.Itoa(i))
 		args = append(args, c.id, c.me.cleared, c.seq, c.at, c.me.user, n)
 	}
 	rows, err := s.db.QueryContext(ctx, text.String(), args...)
@@ -371,7 +371,7 @@ func (s *sqlStore) slices(ctx context.Context, chats []*searched, n int) (map[Co
 // changedMessages returns messages that have changed after a rev, in the order of their last change. It omits messages
 // that the user has deleted for themselves.
 func (s *sqlStore) changedMessages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, cleared, rev int64, n int) ([]message, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND rev > ? AND seq > ? AND"+shown+" ORDER BY rev LIMIT ?", conv, rev, cleared, user, n)
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND rev > ? AND seq > ? AND"+notHidden+" ORDER BY rev LIMIT ?", conv, rev, cleared, user, n)
 	found, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
@@ -395,11 +395,11 @@ type memberKey struct {
 	conv ConversationID
 }
 
-// hiddenLately returns the latest messages of chats that their members have deleted for themselves.
-func (s *sqlStore) hiddenLately(ctx context.Context, views []view) (map[memberKey][]int64, error) {
+// latestHidden returns the latest messages of chats that their members have deleted for themselves.
+func (s *sqlStore) latestHidden(ctx context.Context, views []view) (map[memberKey][]int64, error) {
 	args := make([]any, 0, 3*len(views))
 	for _, v := range views {
-		args = append(args, v.me.user, v.id, v.seq-latestKept)
+		args = append(args, v.me.user, v.id, v.seq-maxLatest)
 	}
 	found := map[memberKey][]int64{}
 	if len(views) == 0 {
@@ -426,8 +426,8 @@ func (s *sqlStore) latest(ctx context.Context, c conversation, n int) ([]message
 	return found, s.addReactions(ctx, s.db, found)
 }
 
-// changedAtOnce is the number of rows that [sqlStore.changedSince] reads with one statement.
-const changedAtOnce = 1000
+// changedChunk is the number of rows that [sqlStore.changedSince] reads with one statement.
+const changedChunk = 1000
 
 // changedSince calls fn with the conversations that have changed since a time, and with the members whose marks and
 // settings have changed. It may pass the same one more than once.
@@ -449,7 +449,7 @@ func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]
 				where string
 				args  []any
 			}{{"changed = ? AND " + log.behind, append([]any{at}, log.args(last)...)}, {"changed > ?", []any{at}}} {
-				rows, err := s.db.QueryContext(ctx, fmt.Sprintf(log.text, step.where), append(step.args, changedAtOnce-len(list))...)
+				rows, err := s.db.QueryContext(ctx, fmt.Sprintf(log.text, step.where), append(step.args, changedChunk-len(list))...)
 				err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 					var c change
 					var peer accounts.ID
@@ -457,7 +457,7 @@ func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]
 					err := rows.Scan(&at, &c.conv, &c.kind, &last.user, &peer)
 					last.conv = c.conv
 					if !last.user.IsZero() {
-						c.users, c.own, c.kind = []accounts.ID{last.user}, true, direct
+						c.users, c.ownOnly, c.kind = []accounts.ID{last.user}, true, direct
 						if peer.IsZero() {
 							c.kind = group
 						}
@@ -468,7 +468,7 @@ func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]
 				if err != nil {
 					return err
 				}
-				if len(list) == changedAtOnce {
+				if len(list) == changedChunk {
 					break
 				}
 			}
@@ -493,8 +493,8 @@ func (p place) compare(q place) int {
 	return cmp.Or(p.conv.Compare(q.conv), cmp.Compare(p.seq, q.seq))
 }
 
-// at returns the messages at places.
-func (s *sqlStore) at(ctx context.Context, q sqldb.Querier, places []place) (map[place]message, error) {
+// messagesAt returns the messages at places.
+func (s *sqlStore) messagesAt(ctx context.Context, q sqldb.Querier, places []place) (map[place]message, error) {
 	found := make(map[place]message, len(places))
 	if len(places) == 0 {
 		return found, nil
@@ -517,8 +517,8 @@ func (s *sqlStore) at(ctx context.Context, q sqldb.Querier, places []place) (map
 	return found, nil
 }
 
-// one returns a message that the member can see, or ErrMessage.
-func (s *sqlStore) one(ctx context.Context, q sqldb.Querier, v view, seq int64) (message, error) {
+// visibleMessage returns a message that the member can see, or ErrMessage.
+func (s *sqlStore) visibleMessage(ctx context.Context, q sqldb.Querier, v view, seq int64) (message, error) {
 	if seq <= v.me.cleared || seq > v.seq {
 		return message{}, ErrMessage
 	}
@@ -561,7 +561,7 @@ func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []mes
 	for _, m := range changed { // groups reactions by emoji, in the order of the first of each
 		first := map[string]int{}
 		for i, r := range m.reactions {
-			if _, there := first[r.emoji]; !there {
+			if _, ok := first[r.emoji]; !ok {
 				first[r.emoji] = i
 			}
 		}
@@ -584,7 +584,7 @@ func (s *sqlStore) nextRev(ctx context.Context, tx *sqldb.Tx, c conversation) (i
 
 // setMessage stores a message after an edit or a recall.
 func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
-	body, err := json.Marshal(m.said)
+	body, err := json.Marshal(m.body)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "UPDATE messages SET body = ?, reply = ?, edited = ?, recalled = ?, rev = ? WHERE conversation = ? AND seq = ?",
 			string(body), m.reply, m.edited, m.recalled, m.rev, m.conv, m.seq)
@@ -592,9 +592,9 @@ func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) erro
 	return err
 }
 
-// keepEdit stores the earlier content of a message.
-func (s *sqlStore) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64) error {
-	body, err := json.Marshal(m.said)
+// storeEdit stores the earlier content of a message.
+func (s *sqlStore) storeEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64) error {
+	body, err := json.Marshal(m.body)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "INSERT INTO message_edits (conversation, seq, rev, body, until) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, rev, string(body), tx.Now().UnixMilli())
 	}
@@ -604,12 +604,12 @@ func (s *sqlStore) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev in
 // edits returns the earlier contents of messages.
 func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.EarlierContent, error) {
 	found := map[place][]api.EarlierContent{}
-	for some := range slices.Chunk(places, atMost) {
+	for chunk := range slices.Chunk(places, maxConditions) {
 		var args []any
-		for _, p := range some {
+		for _, p := range chunk {
 			args = append(args, p.conv, p.seq)
 		}
-		rows, err := s.db.QueryContext(ctx, "SELECT conversation, seq, body, until FROM message_edits WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(some))+" ORDER BY rev", args...)
+		rows, err := s.db.QueryContext(ctx, "SELECT conversation, seq, body, until FROM message_edits WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(chunk))+" ORDER BY rev", args...)
 		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var p place
 			var body []byte
@@ -617,7 +617,7 @@ func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.E
 			if err := rows.Scan(&p.conv, &p.seq, &body, &until); err != nil {
 				return err
 			}
-			var was said
+			var was messageBody
 			err := json.Unmarshal(body, &was)
 			found[p] = append(found[p], api.EarlierContent{Content: was.Content, Until: api.At(sqldb.Time(until))})
 			return err
@@ -629,8 +629,8 @@ func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.E
 	return found, nil
 }
 
-// forget deletes the reactions and earlier contents of a recalled message.
-func (s *sqlStore) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
+// deleteReactionsAndEdits deletes the reactions and earlier contents of a recalled message.
+func (s *sqlStore) deleteReactionsAndEdits(ctx context.Context, tx *sqldb.Tx, m message) error {
 	for _, table := range []string{"reactions", "message_edits"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE conversation = ? AND seq = ?", m.conv, m.seq); err != nil {
 			return err

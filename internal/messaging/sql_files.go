@@ -46,8 +46,8 @@ func (s *sqlStore) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationI
 	if len(seqs) == 0 {
 		return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ?", conv))
 	}
-	for some := range slices.Chunk(seqs, atMost) {
-		found, err := sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ? AND seq IN (?)", conv, bun.List(some)))
+	for chunk := range slices.Chunk(seqs, maxConditions) {
+		found, err := sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ? AND seq IN (?)", conv, bun.List(chunk)))
 		if err != nil {
 			return nil, err
 		}
@@ -62,26 +62,26 @@ func (s *sqlStore) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv Conversat
 		_, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND file IN (?)", conv, bun.List(list))
 		return err
 	}
-	for some := range slices.Chunk(seqs, atMost) {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND seq IN (?) AND file IN (?)", conv, bun.List(some), bun.List(list)); err != nil {
+	for chunk := range slices.Chunk(seqs, maxConditions) {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND seq IN (?) AND file IN (?)", conv, bun.List(chunk), bun.List(list)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stillHad returns the files in list that messages still use.
-func (s *sqlStore) stillHad(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) ([]transfers.ID, error) {
+// filesInUse returns the files in list that messages still use.
+func (s *sqlStore) filesInUse(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) ([]transfers.ID, error) {
 	return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT DISTINCT file FROM message_files WHERE file IN (?)", bun.List(list)))
 }
 
-// seenFile selects the messages with a file that a user sees. Its arguments are the user, the file, and the user again.
-const seenFile = ` FROM message_files f JOIN chat_members m ON m.conversation = f.conversation AND m.user_id = ?
+// visibleFile selects the messages with a file that a user sees. Its arguments are the user, the file, and the user again.
+const visibleFile = ` FROM message_files f JOIN chat_members m ON m.conversation = f.conversation AND m.user_id = ?
 	WHERE f.file = ? AND m.gone = 0 AND f.seq > m.cleared_seq
 	AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq)`
 
 // peersWith returns the other users of the chats with a file that the user sees. The zero id represents groups, and is
 // first.
 func (s *sqlStore) peersWith(ctx context.Context, user accounts.ID, file transfers.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+seenFile+" ORDER BY m.peer LIMIT ?", user, file, user, atMost))
+	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+visibleFile+" ORDER BY m.peer LIMIT ?", user, file, user, maxConditions))
 }

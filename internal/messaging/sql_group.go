@@ -19,12 +19,12 @@ func (s *sqlStore) createGroup(ctx context.Context, tx *sqldb.Tx, id Conversatio
 
 // join makes users members of a locked conversation. They see only later messages.
 func (s *sqlStore) join(ctx context.Context, tx *sqldb.Tx, c conversation, users []accounts.ID, now int64) error {
-	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
+	for chunk := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), maxConditions) {
 		var args []any
-		for _, u := range some {
+		for _, u := range chunk {
 			args = append(args, member{user: u, conv: c.id, read: c.seq, delivered: c.seq, cleared: c.seq, changed: now}.row()...)
 		}
-		if _, err := tx.ExecContext(ctx, s.joined.For(len(some)), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, s.joined.For(len(chunk)), args...); err != nil {
 			return err
 		}
 	}
@@ -33,19 +33,19 @@ func (s *sqlStore) join(ctx context.Context, tx *sqldb.Tx, c conversation, users
 
 // leave removes users from a locked conversation.
 func (s *sqlStore) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, users []accounts.ID, now int64) error {
-	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
-		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET gone = ?, pinned = 0, draft = '', changed = ?, version = version + 1 WHERE conversation = ? AND user_id IN (?)", now, now, id, bun.List(some)); err != nil {
+	for chunk := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), maxConditions) {
+		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET gone = ?, pinned = 0, draft = '', changed = ?, version = version + 1 WHERE conversation = ? AND user_id IN (?)", now, now, id, bun.List(chunk)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// forgetAtOnce is the number of rows that one step of forgetSaid reads.
-const forgetAtOnce = 1000
+// deleteChunk is the number of rows that one step of deleteMessages reads.
+const deleteChunk = 1000
 
-// forgetSaid deletes, in steps, the messages and the name of a conversation without members.
-func (s *sqlStore) forgetSaid(ctx context.Context, id ConversationID) error {
+// deleteMessages deletes, in steps, the messages and the name of a conversation without members.
+func (s *sqlStore) deleteMessages(ctx context.Context, id ConversationID) error {
 	for _, t := range []struct {
 		table string
 		key   []string
@@ -61,7 +61,7 @@ func (s *sqlStore) forgetSaid(ctx context.Context, id ConversationID) error {
 		args := []any{id, id}[:strings.Count(t.where, "?")]
 		for deleted := int64(1); deleted > 0; {
 			var err error
-			if deleted, err = sqldb.DeleteSome(ctx, s.db, t.table, t.key, forgetAtOnce, t.where, args...); err != nil {
+			if deleted, err = sqldb.DeleteSome(ctx, s.db, t.table, t.key, deleteChunk, t.where, args...); err != nil {
 				return err
 			}
 		}
@@ -70,14 +70,14 @@ func (s *sqlStore) forgetSaid(ctx context.Context, id ConversationID) error {
 	return err
 }
 
-// tellAll writes system messages of a locked conversation, and the conversation. They move no marks.
-func (s *sqlStore) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told []message) error {
-	if len(told) > 0 {
-		if err := s.insert(ctx, tx, told); err != nil {
+// storeSystemMessages writes system messages of a locked conversation, and the conversation. They move no marks.
+func (s *sqlStore) storeSystemMessages(ctx context.Context, tx *sqldb.Tx, c conversation, messages []message) error {
+	if len(messages) > 0 {
+		if err := s.insert(ctx, tx, messages); err != nil {
 			return err
 		}
 	}
-	return s.move(ctx, tx, []conversation{c})
+	return s.updateConversations(ctx, tx, []conversation{c})
 }
 
 // readers returns the members who have read up to a message, except one.
@@ -129,5 +129,5 @@ const pinned = " FROM chat_pins JOIN messages ON messages.conversation = chat_pi
 // pins returns the pinned messages above a number, the last pinned one first. It omits messages that the user has
 // deleted for themselves.
 func (s *sqlStore) pins(ctx context.Context, user accounts.ID, id ConversationID, above int64) ([]int64, error) {
-	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ? AND chat_pins.seq > ? AND"+shown+" ORDER BY chat_pins.at DESC, messages.seq DESC", id, above, user))
+	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ? AND chat_pins.seq > ? AND"+notHidden+" ORDER BY chat_pins.at DESC, messages.seq DESC", id, above, user))
 }

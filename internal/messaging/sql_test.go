@@ -17,7 +17,7 @@ func TestAReplayReadsEachRowOnce(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
 			s := newSQLStore(db)
-			const n = 5 * changedAtOnce
+			const n = 5 * changedChunk
 			want := map[memberKey]int{}
 			var conversations, members []any
 			var user accounts.ID
@@ -34,9 +34,9 @@ func TestAReplayReadsEachRowOnce(t *testing.T) {
 				want[memberKey{conv: c.id}], want[memberKey{user, c.id}] = c.kind, c.kind
 			}
 			insert := func(tx *sqldb.Tx, into *sqldb.Statement, args []any) (err error) {
-				for each := len(args) / n * atMost; len(args) > 0 && err == nil; args = args[min(each, len(args)):] {
+				for each := len(args) / n * maxConditions; len(args) > 0 && err == nil; args = args[min(each, len(args)):] {
 					some := args[:min(each, len(args))]
-					_, err = tx.ExecContext(t.Context(), into.For(len(some)*atMost/each), some...)
+					_, err = tx.ExecContext(t.Context(), into.For(len(some)*maxConditions/each), some...)
 				}
 				return err
 			}
@@ -53,7 +53,7 @@ func TestAReplayReadsEachRowOnce(t *testing.T) {
 				err := s.changedSince(t.Context(), time.UnixMilli(1000), func(list []change) error {
 					for _, c := range list {
 						key := memberKey{conv: c.conv}
-						if c.own {
+						if c.ownOnly {
 							key.user = c.users[0]
 						}
 						if want[key] != c.kind {

@@ -10,8 +10,8 @@ import (
 )
 
 // exactUnread is the number of latest messages of a conversation that unread checks one by one. It is at most
-// [latestKept], because a state has the hidden messages of these.
-const exactUnread = latestKept
+// [maxLatest], because a state has the hidden messages of these.
+const exactUnread = maxLatest
 
 // numbers are the seqs of messages, in ascending order. A row stores them as JSON, and an empty text for none.
 type numbers []int64
@@ -43,7 +43,7 @@ func (n *numbers) Scan(src any) error {
 }
 
 // needsNoReading reports whether unread leaves the message out for every member.
-func (m message) needsNoReading() bool { return m.recalled != 0 || m.said.Kind == api.MessageSystem }
+func (m message) needsNoReading() bool { return m.recalled != 0 || m.body.Kind == api.MessageSystem }
 
 // uncount adds messages that need no reading, and removes those that are no longer among the latest.
 func (c *conversation) uncount(seqs ...int64) {

@@ -43,7 +43,7 @@ func (s *Service) readers(ctx context.Context, users []accounts.ID) (map[account
 // facts are the data for the pushes of a batch, read once for all of them.
 type facts struct {
 	readers map[accounts.ID]reader
-	waiting map[messaging.Place]messaging.Waiting
+	waiting map[messaging.Place]messaging.UnreadChat
 	wishes  map[groups.Seat]groups.Notify
 	notices map[notices.Place]notices.Notice
 	names   map[accounts.ID]string // of authors and actors; nil if they could not be read
@@ -66,7 +66,7 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 		}
 	}
 	if len(chats) > 0 {
-		if f.waiting, err = s.chats.Waiting(ctx, chats); err != nil {
+		if f.waiting, err = s.chats.UnreadChats(ctx, chats); err != nil {
 			return f, err
 		}
 	}

@@ -74,7 +74,9 @@ func (s *Service) follow(ctx context.Context) (err error) {
 		since = oldest
 	}
 	told, whole, upTo, err := s.look(ctx, since)
-	maps.DeleteFunc(s.done, func(_ messaging.ConversationID, c messaging.Said) bool { return c.Changed < now.Add(-deep).UnixMilli() })
+	maps.DeleteFunc(s.done, func(_ messaging.ConversationID, c messaging.ActiveConversation) bool {
+		return c.Changed < now.Add(-deep).UnixMilli()
+	})
 	if err != nil || !whole {
 		if upTo.After(m.cut) && upTo.Before(now) {
 			m.cut = upTo
@@ -105,8 +107,8 @@ func (s *Service) condition() string {
 // unavailable it is unknown who is online: then the check is not complete, and no member is notified. The check was
 // complete up to the changes at upTo; zero means that it was for none.
 func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, upTo time.Time, err error) {
-	for after := (messaging.Said{}); ; {
-		said, err := messaging.SaidSince(ctx, s.db, since, after, chatsAtOnce)
+	for after := (messaging.ActiveConversation{}); ; {
+		said, err := messaging.ActiveSince(ctx, s.db, since, after, chatsAtOnce)
 		if err != nil || len(said) == 0 {
 			return told, err == nil, upTo, err
 		}
@@ -125,8 +127,8 @@ func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, 
 
 // lookInto is [Service.look] for some conversations. It skips conversations whose members have all received the newest
 // message or were notified.
-func (s *Service) lookInto(ctx context.Context, said []messaging.Said) (told, whole bool, err error) {
-	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.Said) bool { return s.done[c.Conv].Seq == c.Seq })
+func (s *Service) lookInto(ctx context.Context, said []messaging.ActiveConversation) (told, whole bool, err error) {
+	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.ActiveConversation) bool { return s.done[c.Conv].Seq == c.Seq })
 	open := map[messaging.ConversationID]bool{} // a member seems online
 	for left := said; len(left) > 0; {
 		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, atOnce, s.condition())

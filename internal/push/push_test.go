@@ -244,11 +244,11 @@ func (w *world) Profiles(context.Context, []accounts.ID) (accounts.Profiles, err
 	return nil, nil
 }
 
-func (w *world) Waiting(_ context.Context, places []messaging.Place) (map[messaging.Place]messaging.Waiting, error) {
+func (w *world) UnreadChats(_ context.Context, places []messaging.Place) (map[messaging.Place]messaging.UnreadChat, error) {
 	w.asked++
-	all := map[messaging.Place]messaging.Waiting{}
+	all := map[messaging.Place]messaging.UnreadChat{}
 	for _, p := range places {
-		all[p] = messaging.Waiting{Chat: messaging.In(groups.ID(p.Conv)), Title: "Rowing", Unread: 2, Seq: w.seq, MentionedAt: w.mention, Newest: api.Message{Content: api.Content{Text: "hello"}}}
+		all[p] = messaging.UnreadChat{Chat: messaging.In(groups.ID(p.Conv)), Title: "Rowing", Unread: 2, Seq: w.seq, MentionedAt: w.mention, Newest: api.Message{Content: api.Content{Text: "hello"}}}
 	}
 	return all, nil
 }
@@ -407,7 +407,7 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 		}
 		w.wants("after a kill", "")
 		// It dies after the commit, before the mark is written: its successor checks the messages again.
-		said, err := messaging.SaidSince(t.Context(), w.db, time.UnixMilli(0), messaging.Said{}, 10)
+		said, err := messaging.ActiveSince(t.Context(), w.db, time.UnixMilli(0), messaging.ActiveConversation{}, 10)
 		w.must(err)
 		list, _, err := messaging.UndeliveredIn(t.Context(), w.db, said, 10, subscribed)
 		w.must(err)

@@ -35,7 +35,7 @@ type Presence interface {
 // Chats returns unread messages; *messaging.Service implements it.
 type Chats interface {
 	// Waiting returns the unread messages of users in conversations, without places that have none.
-	Waiting(ctx context.Context, places []messaging.Place) (map[messaging.Place]messaging.Waiting, error)
+	UnreadChats(ctx context.Context, places []messaging.Place) (map[messaging.Place]messaging.UnreadChat, error)
 }
 
 // Told returns the notices of users; *notices.Service implements it.
@@ -93,8 +93,8 @@ type Service struct {
 	mu   sync.Mutex
 	keys keys // zero until first used
 
-	mark marks                                       // of the follower
-	done map[messaging.ConversationID]messaging.Said // of the follower: conversations of the last minute in which no member is left to notify
+	mark marks                                                     // of the follower
+	done map[messaging.ConversationID]messaging.ActiveConversation // of the follower: conversations of the last minute in which no member is left to notify
 }
 
 // New returns the domain. Its error contains all faults of the settings.
@@ -108,7 +108,7 @@ func New(cfg Config) (*Service, error) {
 		origin = cfg.Secret
 	}
 	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
-		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.Said{},
+		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.ActiveConversation{},
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 

@@ -23,12 +23,12 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
 			return err
 		}
-		if people, err := accounts.Standings(ctx, tx, other); err != nil {
+		if standings, err := accounts.Standings(ctx, tx, other); err != nil {
 			return err
-		} else if _, known := people[other]; !known {
+		} else if _, known := standings[other]; !known {
 			return accounts.ErrNoUser
 		}
-		if blocked, err := someBlocks(ctx, tx, user, []accounts.ID{other}); err != nil || len(blocked) > 0 {
+		if blocked, err := blocksAmong(ctx, tx, user, []accounts.ID{other}); err != nil || len(blocked) > 0 {
 			return err
 		}
 		if n, err := countBlocks(ctx, tx, user); err != nil {
@@ -42,10 +42,10 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 		d.blocked = []edge{{user, other}}
 		r, err := lockPending(ctx, tx, user, other)
 		if err == nil {
-			if _, err := d.close(ctx, tx, r, r.ends(user)); err != nil {
+			if _, err := d.close(ctx, tx, r, r.stateAfterBlock(user)); err != nil {
 				return err
 			}
-			if err := d.count(ctx, tx, r.To); err != nil {
+			if err := d.countUnread(ctx, tx, r.To); err != nil {
 				return err
 			}
 		} else if !errors.Is(err, ErrNoRequest) {

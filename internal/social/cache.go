@@ -23,7 +23,7 @@ var (
 // write in the transaction. If Redis is unavailable for all nodes, other domains get data from SQL too. If only one
 // node has lost Redis, other nodes may miss its changes until the outbox has delivered them.
 type relations struct {
-	friends  *collection.Hash[accounts.ID, accounts.ID, kept]
+	friends  *collection.Hash[accounts.ID, accounts.ID, cachedFriend]
 	blocks   *collection.Set[accounts.ID, accounts.ID]
 	blockers *collection.Set[accounts.ID, accounts.ID]
 	pending  *collection.ZSet[accounts.ID, accounts.ID]
@@ -34,24 +34,24 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	p.Unfenced = cache.Proceed
 	set := collection.Policy{MaxStale: p.MaxStale, Unfenced: p.Unfenced}
 	r := relations{
-		friends: collection.NewHash(rt, friendsKeys, set, collection.HashSource[accounts.ID, accounts.ID, kept]{
-			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]kept, error) {
+		friends: collection.NewHash(rt, friendsKeys, set, collection.HashSource[accounts.ID, accounts.ID, cachedFriend]{
+			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]cachedFriend, error) {
 				return allFriends(ctx, db, user)
 			},
-			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]kept, error) {
-				return someFriends(ctx, db, user, others)
+			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]cachedFriend, error) {
+				return friendsAmong(ctx, db, user, others)
 			},
 		}),
 		blocks: collection.NewSet(rt, blocksKeys, set, collection.SetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) { return allBlocks(ctx, db, user) },
 			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
-				return someBlocks(ctx, db, user, others)
+				return blocksAmong(ctx, db, user, others)
 			},
 		}),
 		blockers: collection.NewSet(rt, blockersKeys, set, collection.SetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) { return allBlockers(ctx, db, user) },
 			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
-				return someBlockers(ctx, db, user, others)
+				return blockersAmong(ctx, db, user, others)
 			},
 		}),
 		// It is never asked about single members, so it needs no Pick.
@@ -88,7 +88,7 @@ const (
 // targets returns the cached collections of a user that d may change, with the update of loaded ones.
 func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets []cache.Target) {
 	if parts&inFriends != 0 {
-		targets = append(targets, r.friends.Edit(user, func(e *collection.HashEdit[accounts.ID, kept]) {
+		targets = append(targets, r.friends.Edit(user, func(e *collection.HashEdit[accounts.ID, cachedFriend]) {
 			for _, t := range d.removed {
 				if t.user == user {
 					e.Delete(t.other)
@@ -96,7 +96,7 @@ func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets 
 			}
 			for _, t := range d.written {
 				if t.user == user {
-					e.Set(t.User, t.kept())
+					e.Set(t.User, t.cached())
 				}
 			}
 		}))

@@ -24,12 +24,12 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	}
 	var d changeSet
 	mine := slices.Concat(FriendsChanged.Of(s.caches.Runtime, user), BlocksChanged.Of(s.caches.Runtime, user), RequestsChanged.Of(s.caches.Runtime, user))
-	return s.change(ctx, &d, mine, func(ctx context.Context, tx *sqldb.Tx) error { return deleteRest(ctx, tx, user) })
+	return s.change(ctx, &d, mine, func(ctx context.Context, tx *sqldb.Tx) error { return deleteOwnRows(ctx, tx, user) })
 }
 
 // eraseFriends ends a batch of friendships of a user, for both sides.
 func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool, err error) {
-	others, err := friendsLeft(ctx, s.db, user, sweepBatch)
+	others, err := friendBatch(ctx, s.db, user, sweepBatch)
 	if err != nil || len(others) == 0 {
 		return false, err
 	}
@@ -50,7 +50,7 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 			if err := bumpVersions(ctx, tx, friends...); err != nil {
 				return err
 			}
-			if err := forgetFriend(ctx, tx, user, friends...); err != nil {
+			if err := removeFriend(ctx, tx, user, friends...); err != nil {
 				return err
 			}
 		}
@@ -63,38 +63,38 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 
 // eraseRequests deletes a batch of requests from and to a user.
 func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more bool, err error) {
-	left, err := requestsLeft(ctx, s.db, user, sweepBatch)
-	if err != nil || len(left) == 0 {
+	requests, err := requestBatch(ctx, s.db, user, sweepBatch)
+	if err != nil || len(requests) == 0 {
 		return false, err
 	}
 	var d changeSet
 	var targets []cache.Target
-	asked := usersOf(left, func(r Request) accounts.ID { return r.To })
-	for _, u := range asked {
+	receivers := usersOf(requests, func(r Request) accounts.ID { return r.To })
+	for _, u := range receivers {
 		targets = append(targets, s.rel.targets(u, inRequests, &d)...)
 	}
-	return len(left) == sweepBatch, s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, asked...); err != nil {
+	return len(requests) == sweepBatch, s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, receivers...); err != nil {
 			return err
 		}
 		var err error
-		if d.closed, err = lockWaiting(ctx, tx, requestIDs(left)); err != nil {
+		if d.closed, err = lockOpen(ctx, tx, requestIDs(requests)); err != nil {
 			return err
 		}
 		for i, r := range d.closed {
-			d.closed[i].State = r.ends(user)
+			d.closed[i].State = r.stateAfterBlock(user)
 		}
-		if err := deleteRequests(ctx, tx, requestIDs(left)); err != nil {
+		if err := deleteRequests(ctx, tx, requestIDs(requests)); err != nil {
 			return err
 		}
-		return d.count(ctx, tx, asked...)
+		return d.countUnread(ctx, tx, receivers...)
 	})
 }
 
 // eraseBlocks removes a batch of blocks of a user by others. It publishes nothing, because the blocked account no
 // longer exists.
 func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool, err error) {
-	blockers, err := blockersLeft(ctx, s.db, user, sweepBatch)
+	blockers, err := blockerBatch(ctx, s.db, user, sweepBatch)
 	if err != nil || len(blockers) == 0 {
 		return false, err
 	}

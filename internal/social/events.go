@@ -23,7 +23,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	for _, t := range d.written {
 		ids = append(ids, t.User)
 	}
-	who := s.people.ProfilesOrNone(context.WithoutCancel(ctx), ids...)
+	profiles := s.people.ProfilesOrNone(context.WithoutCancel(ctx), ids...)
 	var batch []events.Event
 	add := func(typ string, user accounts.ID, data any) {
 		text, ok := events.Encode(s.log, typ, data)
@@ -35,12 +35,12 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		batch = append(batch, e)
 	}
 	for _, r := range d.opened {
-		add(api.EventFriendRequested, r.To, r.wire(who))
-		add(api.EventFriendRequested, r.From, r.wire(who))
+		add(api.EventFriendRequested, r.To, r.wire(profiles))
+		add(api.EventFriendRequested, r.From, r.wire(profiles))
 	}
 	for _, r := range d.closed {
-		add(api.EventFriendRequestClosed, r.To, r.wire(who))
-		add(api.EventFriendRequestClosed, r.From, r.wire(who))
+		add(api.EventFriendRequestClosed, r.To, r.wire(profiles))
+		add(api.EventFriendRequestClosed, r.From, r.wire(profiles))
 	}
 	for u, n := range d.unread {
 		add(api.EventFriendUnread, u, api.Unread{Unread: n, Version: d.lists[u].news})
@@ -50,7 +50,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		if t.added {
 			typ = api.EventFriendAdded
 		}
-		f := t.wire(who)
+		f := t.wire(profiles)
 		f.Version = d.lists[t.user].version
 		add(typ, t.user, f)
 	}
@@ -69,23 +69,23 @@ func (d *changeSet) empty() bool {
 	return len(d.opened)+len(d.closed)+len(d.written)+len(d.removed)+len(d.blocked)+len(d.unblocked)+len(d.unread) == 0
 }
 
-func (r Request) wire(who accounts.Profiles) api.FriendRequest {
-	return api.FriendRequest{ID: r.ID.String(), From: who.Wire(r.From), To: who.Wire(r.To), Message: r.Message, Source: r.Source,
+func (r Request) wire(profiles accounts.Profiles) api.FriendRequest {
+	return api.FriendRequest{ID: r.ID.String(), From: profiles.Wire(r.From), To: profiles.Wire(r.To), Message: r.Message, Source: r.Source,
 		State: r.State.String(), Created: api.At(r.Created), Expires: api.At(r.Expires)}
 }
 
-func (f Friend) wire(who accounts.Profiles) api.Friend {
-	return api.Friend{User: who.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: api.At(f.Since), Updated: api.At(f.Updated)}
+func (f Friend) wire(profiles accounts.Profiles) api.Friend {
+	return api.Friend{User: profiles.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: api.At(f.Since), Updated: api.At(f.Updated)}
 }
 
-// tellHooks enqueues webhooks about the changes of tx, one for each pair.
-func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+// enqueueHooks enqueues webhooks about the changes of tx, one for each pair.
+func (s *Service) enqueueHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	for _, r := range d.opened {
 		if err := s.hooks.Enqueue(ctx, tx, api.HookFriendRequested, r.To.String(), r.hook()); err != nil {
 			return err
 		}
 	}
-	tell := func(event string, pairs []edge) error {
+	enqueue := func(event string, pairs []edge) error {
 		for _, p := range pairs {
 			if p.user.Compare(p.other) > 0 {
 				continue // the webhook of the other side covers the pair
@@ -102,10 +102,10 @@ func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) err
 			added = append(added, edge{w.user, w.User})
 		}
 	}
-	if err := tell(api.HookFriendAdded, added); err != nil {
+	if err := enqueue(api.HookFriendAdded, added); err != nil {
 		return err
 	}
-	return tell(api.HookFriendRemoved, d.removed)
+	return enqueue(api.HookFriendRemoved, d.removed)
 }
 
 func (r Request) hook() api.HookFriendRequest {

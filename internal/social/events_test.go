@@ -132,10 +132,10 @@ func TestBothSidesHearWhatConcernsThem(t *testing.T) {
 		a.expect("request_closed accepted user 0 to user 1", "added user 1 B")
 		b.expect("request_closed accepted user 0 to user 1", "added user 0 A", "unread 0")
 		remark := "Bee"
-		_, err = w.Note(ctx, ann, bob, Note{Remark: &remark})
+		_, err = w.UpdateFriend(ctx, ann, bob, FriendUpdate{Remark: &remark})
 		w.must(err)
 		a.expect("updated user 1 Bee")
-		_, err = w.Note(ctx, ann, bob, Note{Remark: &remark}) // nothing new
+		_, err = w.UpdateFriend(ctx, ann, bob, FriendUpdate{Remark: &remark}) // nothing new
 		w.must(err)
 
 		// A blocked user gets only the end of the friendship, or a refusal.

@@ -82,9 +82,9 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, since int64, li
 	return c, nil
 }
 
-// Note changes the user's data about a friend and returns it. It returns ErrText, ErrOrder or ErrNoFriend.
-func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f Friend, err error) {
-	defer errs.Wrap(&err, "social.Note %s", user)
+// UpdateFriend changes the user's data about a friend and returns it. It returns ErrText, ErrOrder or ErrNoFriend.
+func (s *Service) UpdateFriend(ctx context.Context, user, other accounts.ID, n FriendUpdate) (f Friend, err error) {
+	defer errs.Wrap(&err, "social.UpdateFriend %s", user)
 	if n, err = n.clean(); err != nil {
 		return Friend{}, err
 	}
@@ -97,7 +97,7 @@ func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f 
 		if err != nil {
 			return err
 		}
-		if f = n.on(before); f == before {
+		if f = n.apply(before); f == before {
 			return nil
 		}
 		f.Updated = d.at
@@ -131,9 +131,9 @@ func (d *changeSet) unfriend(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID
 	if err := bumpVersions(ctx, tx, a, b); err != nil {
 		return err
 	}
-	if err := forgetFriend(ctx, tx, b, a); err != nil {
+	if err := removeFriend(ctx, tx, b, a); err != nil {
 		return err
 	}
 	d.removed = []edge{{a, b}, {b, a}}
-	return forgetFriend(ctx, tx, a, b)
+	return removeFriend(ctx, tx, a, b)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// askLimit allows more requests than a user needs, and makes guessing ids slow.
-var askLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
+// requestLimit allows more requests than a user needs, and makes guessing ids slow.
+var requestLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
 
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"friends"}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: askLimit,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: requestLimit,
 		Summary:     "Send a friend request",
 		Description: "The recipient is named by id or by the token of their card. If the recipient has already sent the caller a request, the two become friends immediately. A blocked sender gets the same refusal as a sender to a user who accepts no requests. Limited to 60 requests a minute.",
 		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postRequest)
@@ -74,10 +74,10 @@ type UserPath struct {
 	User string `path:"user" maxLength:"64" doc:"the user's id"`
 }
 
-func (p UserPath) parse(nobody error) (accounts.ID, error) {
+func (p UserPath) parse(notFound error) (accounts.ID, error) {
 	id, err := ids.Parse[accounts.User](p.User)
 	if err != nil {
-		return id, nobody
+		return id, notFound
 	}
 	return id, nil
 }
@@ -245,7 +245,7 @@ func (s *Service) patchFriend(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.Note(ctx, caller.User, other, Note{Remark: in.Body.Remark, Tag: in.Body.Tag, Order: in.Body.Order})
+	f, err := s.UpdateFriend(ctx, caller.User, other, FriendUpdate{Remark: in.Body.Remark, Tag: in.Body.Tag, Order: in.Body.Order})
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := s.Waiting(ctx, caller.User, others, found)
+	waiting, err := s.PendingBetween(ctx, caller.User, others, found)
 	if err != nil {
 		return nil, err
 	}
@@ -328,11 +328,11 @@ func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *U
 // wire adds profiles and streaks to friends, each in one round trip for all. It omits streaks that cannot be read.
 func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error) {
 	users := web.List(found, func(f Friend) accounts.ID { return f.User })
-	who, err := s.people.Profiles(ctx, users)
+	profiles, err := s.people.Profiles(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	out := web.List(found, func(f Friend) api.Friend { return f.wire(who) })
+	out := web.List(found, func(f Friend) api.Friend { return f.wire(profiles) })
 	if s.streaks == nil || len(users) == 0 {
 		return out, nil
 	}

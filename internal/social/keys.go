@@ -13,11 +13,11 @@ import (
 var Keys = keyspace.New("social")
 
 // An empty list has a short TTL: most users never block a user, and a new user's first friend should be cached soon.
-const emptyLife = 5 * time.Minute
+const emptyTTL = 5 * time.Minute
 
 var (
-	friendsKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:friend:{uid}", keyspace.CachedHashOf[accounts.ID, kept](),
-		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+	friendsKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:friend:{uid}", keyspace.CachedHashOf[accounts.ID, cachedFriend](),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyTTL),
 		keyspace.Doc{
 			Purpose:       "a user's friends, with remark, tag and order",
 			InvalidatedBy: []string{FriendsChanged.Name()},
@@ -25,7 +25,7 @@ var (
 		})
 
 	blocksKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:blacklist:{uid}", keyspace.CachedSetOf[accounts.ID](),
-		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyTTL),
 		keyspace.Doc{
 			Purpose:       "the users whom a user blocks",
 			InvalidatedBy: []string{BlocksChanged.Name()},
@@ -33,7 +33,7 @@ var (
 		})
 
 	blockersKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:blocked_by:{uid}", keyspace.CachedSetOf[accounts.ID](),
-		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyTTL),
 		keyspace.Doc{
 			Purpose:       "the users who block a user",
 			InvalidatedBy: []string{BlocksChanged.Name()},
@@ -41,7 +41,7 @@ var (
 		})
 
 	pendingKeys = keyspace.Def1[accounts.ID](Keys, "user:apply:pending:{uid}", keyspace.CachedZSetOf[accounts.ID](),
-		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyTTL),
 		keyspace.Doc{
 			Purpose:       "the senders of pending requests to a user, by the time of the request (Unix ms)",
 			InvalidatedBy: []string{RequestsChanged.Name()},

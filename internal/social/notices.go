@@ -15,16 +15,16 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 	if s.notices == nil {
 		return nil
 	}
-	var over []notices.Told
-	var told []notices.Entry
+	var ended []notices.Told
+	var entries []notices.Entry
 	entry := func(kind string, to, about accounts.ID, source string, r Request) {
-		told = append(told, notices.Entry{User: to, Kind: kind, Source: source, About: about,
+		entries = append(entries, notices.Entry{User: to, Kind: kind, Source: source, About: about,
 			Data: api.NoticeOfRequest{V: 1, Request: r.ID.String(), User: about.String(), Message: r.Message}})
 	}
 	for _, r := range d.closed {
 		source := "request:" + r.ID.String()
 		if r.State != Expired {
-			over = append(over, notices.Told{User: r.To, Source: source})
+			ended = append(ended, notices.Told{User: r.To, Source: source})
 		}
 		switch r.State {
 		case Accepted:
@@ -35,10 +35,10 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 	}
 	for _, r := range d.opened {
 		entry(api.NoticeFriendRequested, r.To, r.From, "request:"+r.ID.String(), r)
-		told[len(told)-1].Expires = r.Expires
+		entries[len(entries)-1].Expires = r.Expires
 	}
-	if err := s.notices.Withdraw(ctx, tx, over...); err != nil {
+	if err := s.notices.Withdraw(ctx, tx, ended...); err != nil {
 		return err
 	}
-	return s.notices.Record(ctx, tx, told...)
+	return s.notices.Record(ctx, tx, entries...)
 }

@@ -43,7 +43,7 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	if a.Message, ok = words.Text(a.Message, 200); !ok {
 		return Request{}, false, ErrText.On("body.message", "is not at most 200 printable characters")
 	}
-	note, err := Note{Remark: &a.Remark, Tag: &a.Tag}.clean()
+	note, err := FriendUpdate{Remark: &a.Remark, Tag: &a.Tag}.clean()
 	if err != nil {
 		return Request{}, false, err
 	}
@@ -62,8 +62,8 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 		return Request{}, false, ErrSelf
 	}
 	if s.hooks.Asks(api.BeforeFriendRequest) {
-		_, what, err := s.outcome(ctx, s.db, from, to, a, "")
-		if err == nil && what != same {
+		_, result, err := s.outcome(ctx, s.db, from, to, a, "")
+		if err == nil && result != askPending {
 			_, err = s.hooks.Before(ctx, api.BeforeFriendRequest, from.String(), Request{From: from, To: to, Message: a.Message}.hook(), nil)
 		}
 		if err != nil {
@@ -80,17 +80,17 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 }
 
 // outcome returns the outcome of a request. lock is the SQL clause that locks the pending one.
-func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a Asking, lock string) (b pairState, _ answer, err error) {
+func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a Asking, lock string) (b pairState, _ askResult, err error) {
 	if b, err = readPairState(ctx, q, from, to, lock); err != nil {
 		return b, 0, err
 	}
 	if a.Card == "" { // a user who shows a card accepts a new request
-		if b.rest, err = restsUntil(ctx, q, from, to, s.cfg); err != nil {
+		if b.cooldown, err = cooldownEnd(ctx, q, from, to, s.cfg); err != nil {
 			return b, 0, err
 		}
 	}
-	what, err := b.ask(from, q.Now(), s.cfg)
-	return b, what, err
+	result, err := b.ask(from, q.Now(), s.cfg)
+	return b, result, err
 }
 
 // ask is the transaction of Ask.
@@ -99,19 +99,19 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 	if err != nil {
 		return Request{}, false, err
 	}
-	b, what, err := s.outcome(ctx, tx, from, to, a, tx.Dialect().ForUpdate())
-	if err != nil || what == same {
+	b, result, err := s.outcome(ctx, tx, from, to, a, tx.Dialect().ForUpdate())
+	if err != nil || result == askPending {
 		return b.pending, false, err
 	}
-	if what == mutual {
+	if result == askMutual {
 		r, err := d.close(ctx, tx, b.pending, Accepted)
 		if err == nil {
-			met := r
-			met.Source = cmp.Or(r.Source, a.Source)
-			err = s.befriend(ctx, tx, d, met, from, a.Remark, a.Tag)
+			request := r
+			request.Source = cmp.Or(r.Source, a.Source)
+			err = s.befriend(ctx, tx, d, request, from, a.Remark, a.Tag)
 		}
 		if err == nil {
-			err = d.count(ctx, tx, from)
+			err = d.countUnread(ctx, tx, from)
 		}
 		return r, true, err
 	}
@@ -129,30 +129,30 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 		return Request{}, false, err
 	}
 	d.opened = append(d.opened, r)
-	return r, true, d.count(ctx, tx, to)
+	return r, true, d.countUnread(ctx, tx, to)
 }
 
 // befriend makes the two users of a request friends. remark and tag are the accepter's data about the other. Their
 // lists are locked. It returns ErrFull or ErrOtherFull.
 func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *changeSet, r Request, accepter accounts.ID, remark, tag string) error {
-	asker := r.From
+	sender := r.From
 	mine, err := countFriends(ctx, tx, accepter)
 	if err != nil {
 		return err
 	}
-	theirs, err := countFriends(ctx, tx, asker)
+	theirs, err := countFriends(ctx, tx, sender)
 	if err != nil {
 		return err
 	}
-	if err := room(mine, theirs, s.cfg); err != nil {
+	if err := checkRoom(mine, theirs, s.cfg); err != nil {
 		return err
 	}
-	if err := bumpVersions(ctx, tx, accepter, asker); err != nil {
+	if err := bumpVersions(ctx, tx, accepter, sender); err != nil {
 		return err
 	}
 	d.written = []friendRow{
-		{accepter, Friend{User: asker, Remark: remark, Tag: tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
-		{asker, Friend{User: accepter, Remark: r.remark, Tag: r.tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
+		{accepter, Friend{User: sender, Remark: remark, Tag: tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
+		{sender, Friend{User: accepter, Remark: r.remark, Tag: r.tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
 	}
 	return insertFriends(ctx, tx, d.written[0], d.written[1])
 }
@@ -161,7 +161,7 @@ func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *changeSet, r Re
 // accounts.ErrNoUser, ErrFull or ErrOtherFull.
 func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, remark, tag string) (f Friend, err error) {
 	defer errs.Wrap(&err, "social.Accept %s", user)
-	note, err := Note{Remark: &remark, Tag: &tag}.clean()
+	note, err := FriendUpdate{Remark: &remark, Tag: &tag}.clean()
 	if err != nil {
 		return Friend{}, err
 	}
@@ -172,20 +172,20 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, re
 	var d changeSet
 	targets := slices.Concat(s.rel.targets(user, inFriends|inRequests, &d), s.rel.targets(r.From, inFriends, &d))
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := s.answer(ctx, tx, &d, id, Accepted); err != nil {
+		if err := s.closeRequest(ctx, tx, &d, id, Accepted); err != nil {
 			return err
 		}
-		people, err := accounts.Standings(ctx, tx, r.From)
+		standings, err := accounts.Standings(ctx, tx, r.From)
 		if err != nil {
 			return err
 		}
-		if who, known := people[r.From]; !known || who.Deleted {
+		if sender, known := standings[r.From]; !known || sender.Deleted {
 			return accounts.ErrNoUser
 		}
 		if err := s.befriend(ctx, tx, &d, r, user, *note.Remark, *note.Tag); err != nil {
 			return err
 		}
-		return d.count(ctx, tx, user)
+		return d.countUnread(ctx, tx, user)
 	})
 	if err != nil {
 		return Friend{}, err
@@ -212,10 +212,10 @@ func (s *Service) end(ctx context.Context, id RequestID, state State, mine func(
 	}
 	var d changeSet
 	return s.change(ctx, &d, s.rel.targets(r.To, inRequests, &d), func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := s.answer(ctx, tx, &d, id, state); err != nil {
+		if err := s.closeRequest(ctx, tx, &d, id, state); err != nil {
 			return err
 		}
-		return d.count(ctx, tx, r.To)
+		return d.countUnread(ctx, tx, r.To)
 	})
 }
 
@@ -231,9 +231,9 @@ func (s *Service) requestOf(ctx context.Context, id RequestID, mine func(Request
 	return r, nil
 }
 
-// answer ends a pending request under the locks of both users. It returns ErrClosed if the request is no longer
+// closeRequest ends a pending request under the locks of both users. It returns ErrClosed if the request is no longer
 // pending.
-func (s *Service) answer(ctx context.Context, tx *sqldb.Tx, d *changeSet, id RequestID, state State) error {
+func (s *Service) closeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, id RequestID, state State) error {
 	r, err := selectRequest(ctx, tx, id) // its sender and addressee never change
 	if err != nil {
 		return err
@@ -291,30 +291,30 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, lim
 	return found, next, nil
 }
 
-// Waiting returns the pending requests between user and others, by the other user. relations are the results of
+// PendingBetween returns the pending requests between user and others, by the other user. relations are the results of
 // [Service.Relations]. SQL is not asked about friends and users whom user blocks, because no request can be pending
 // with them.
-func (s *Service) Waiting(ctx context.Context, user accounts.ID, others []accounts.ID, relations []Relation) (_ map[accounts.ID]Request, err error) {
-	defer errs.Wrap(&err, "social.Waiting %s", user)
-	var strangers []accounts.ID
+func (s *Service) PendingBetween(ctx context.Context, user accounts.ID, others []accounts.ID, relations []Relation) (_ map[accounts.ID]Request, err error) {
+	defer errs.Wrap(&err, "social.PendingBetween %s", user)
+	var candidates []accounts.ID
 	for i, r := range relations {
 		if !r.Friend && !r.Blocked {
-			strangers = append(strangers, others[i])
+			candidates = append(candidates, others[i])
 		}
 	}
-	if len(strangers) == 0 {
+	if len(candidates) == 0 {
 		return nil, nil
 	}
-	found, err := pendingWith(ctx, s.db, user, strangers)
-	by := make(map[accounts.ID]Request, len(found))
+	found, err := pendingWith(ctx, s.db, user, candidates)
+	byUser := make(map[accounts.ID]Request, len(found))
 	for _, r := range found {
 		if r.From == user {
-			by[r.To] = r
+			byUser[r.To] = r
 		} else {
-			by[r.From] = r
+			byUser[r.From] = r
 		}
 	}
-	return by, asKind(ctx, err)
+	return byUser, asKind(ctx, err)
 }
 
 // Unread returns the number of pending requests since user last opened the list, from a cache.
@@ -344,31 +344,31 @@ func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 const (
 	// sweepBatch bounds a transaction of a job, so that it holds its locks only briefly.
 	sweepBatch = 100
-	// remembered is how long SQL stores removed friends and closed requests. A device that is offline for
+	// retention is how long SQL stores removed friends and closed requests. A device that is offline for
 	// less still gets the single removals.
-	remembered = 90 * 24 * time.Hour
+	retention = 90 * 24 * time.Hour
 )
 
 // expire closes expired requests.
 func (s *Service) expire(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "social.expire")
 	for {
-		old, err := overdue(ctx, s.db, sweepBatch)
-		if err != nil || len(old) == 0 {
+		expired, err := selectExpired(ctx, s.db, sweepBatch)
+		if err != nil || len(expired) == 0 {
 			return asKind(ctx, err)
 		}
 		var d changeSet
 		var targets []cache.Target
-		asked := usersOf(old, func(r Request) accounts.ID { return r.To })
-		for _, u := range asked {
+		receivers := usersOf(expired, func(r Request) accounts.ID { return r.To })
+		for _, u := range receivers {
 			targets = append(targets, s.rel.targets(u, inRequests, &d)...)
 		}
 		err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-			if _, err := lockLists(ctx, tx, asked...); err != nil {
+			if _, err := lockLists(ctx, tx, receivers...); err != nil {
 				return err
 			}
 			var err error
-			if d.closed, err = lockWaiting(ctx, tx, requestIDs(old)); err != nil || len(d.closed) == 0 {
+			if d.closed, err = lockOpen(ctx, tx, requestIDs(expired)); err != nil || len(d.closed) == 0 {
 				return err
 			}
 			for i := range d.closed {
@@ -377,9 +377,9 @@ func (s *Service) expire(ctx context.Context) (err error) {
 			if err := closeRequests(ctx, tx, Expired, requestIDs(d.closed)...); err != nil {
 				return err
 			}
-			return d.count(ctx, tx, asked...)
+			return d.countUnread(ctx, tx, receivers...)
 		})
-		if err != nil || len(old) < sweepBatch {
+		if err != nil || len(expired) < sweepBatch {
 			return err
 		}
 	}
@@ -406,7 +406,7 @@ func usersOf[T any](rows []T, user func(T) accounts.ID) []accounts.ID {
 // prune deletes removals and closed requests after their time.
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "social.prune")
-	before := s.db.Now().Add(-remembered)
+	before := s.db.Now().Add(-retention)
 	for n := sweepBatch; n == sweepBatch; {
 		if n, err = pruneFriends(ctx, s.db, before, sweepBatch); err != nil {
 			return asKind(ctx, err)

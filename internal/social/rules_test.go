@@ -238,9 +238,9 @@ func TestNotesAtOnceAllStay(t *testing.T) {
 		for round := range 5 {
 			text, order := strings.Repeat("x", round+1), round+1
 			var all sync.WaitGroup
-			for i, n := range []Note{{Remark: &text}, {Tag: &text}, {Order: &order}} {
+			for i, n := range []FriendUpdate{{Remark: &text}, {Tag: &text}, {Order: &order}} {
 				all.Go(func() {
-					if _, err := []*world{w, other}[i%2].Note(t.Context(), who[0], who[1], n); err != nil {
+					if _, err := []*world{w, other}[i%2].UpdateFriend(t.Context(), who[0], who[1], n); err != nil {
 						t.Error(err)
 					}
 				})
@@ -265,7 +265,7 @@ func TestWhatWaitsBetweenTwoIsToldOfEitherSide(t *testing.T) {
 			t.Helper()
 			relations, err := w.Relations(t.Context(), ann, who)
 			w.must(err)
-			found, err := w.Waiting(t.Context(), ann, who, relations)
+			found, err := w.PendingBetween(t.Context(), ann, who, relations)
 			w.must(err)
 			by := map[accounts.ID]RequestID{}
 			for other, r := range found {
@@ -366,7 +366,7 @@ func TestARequestExpires(t *testing.T) {
 		if waits != 2 {
 			t.Errorf("%d wait in SQL, want 2", waits)
 		}
-		w.pass(remembered + 4*time.Hour)
+		w.pass(retention + 4*time.Hour)
 		w.must(w.expire(ctx))
 		w.must(w.prune(ctx))
 		w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM friend_requests").Scan(&waits))
@@ -461,7 +461,7 @@ func TestPagesOfAList(t *testing.T) {
 		w.befriends(ann, who[1:]...)
 		order := func(i, n int, tag string) {
 			t.Helper()
-			_, err := w.Note(ctx, ann, who[i], Note{Order: &n, Tag: &tag})
+			_, err := w.UpdateFriend(ctx, ann, who[i], FriendUpdate{Order: &n, Tag: &tag})
 			w.must(err)
 		}
 		order(5, -3, "best")
@@ -622,15 +622,15 @@ func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
 		d.same()
 		remark := "Bee"
 		w.pass(time.Minute)
-		f, err := w.Note(ctx, ann, who[2], Note{Remark: &remark})
+		f, err := w.UpdateFriend(ctx, ann, who[2], FriendUpdate{Remark: &remark})
 		if err != nil || f.Remark != "Bee" || f.Updated.Sub(f.Since) < time.Minute {
 			t.Errorf("got %+v, %v, want it noted a minute after they met", f, err)
 		}
-		same, err := w.Note(ctx, ann, who[2], Note{Remark: &remark})
+		same, err := w.UpdateFriend(ctx, ann, who[2], FriendUpdate{Remark: &remark})
 		if err != nil || same != f {
 			t.Errorf("the same again: got %+v, %v, want %+v", same, err, f)
 		}
-		_, err = w.Note(ctx, ann, who[7], Note{Remark: &remark})
+		_, err = w.UpdateFriend(ctx, ann, who[7], FriendUpdate{Remark: &remark})
 		w.fails("of nobody", err, ErrNoFriend)
 		w.must(w.Unfriend(ctx, ann, who[1]))
 		w.must(w.Unfriend(ctx, who[3], ann))
@@ -652,7 +652,7 @@ func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
 		}
 		older := &device{w, ann, 1, map[accounts.ID]Friend{who[1]: {}}}
 		w.must(w.Unfriend(ctx, ann, who[5]))
-		w.pass(remembered - time.Hour)
+		w.pass(retention - time.Hour)
 		w.must(w.prune(ctx))
 		if n := old.sync(100); n != 1 {
 			t.Errorf("%d changes after a long time, want 1", n)
@@ -689,7 +689,7 @@ func TestOfAFormerFriendNothingIsKeptButThatThereWasOne(t *testing.T) {
 		_, err = w.Accept(t.Context(), who[1], r.ID, "Annie", "work")
 		w.must(err)
 		order := 7
-		_, err = w.Note(t.Context(), who[0], who[1], Note{Order: &order})
+		_, err = w.UpdateFriend(t.Context(), who[0], who[1], FriendUpdate{Order: &order})
 		w.must(err)
 		w.must(w.Unfriend(t.Context(), who[0], who[1]))
 		var rows, empty int
@@ -705,7 +705,7 @@ func TestWhatIsOldIsForgottenInBatchesAndNothingElse(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		ctx, who := t.Context(), w.join(2)
 		const old = 2*sweepBatch + 5
-		long, lately := w.db.Now().Add(-remembered-time.Hour).UnixMilli(), w.db.Now().Add(-remembered+time.Hour).UnixMilli()
+		long, lately := w.db.Now().Add(-retention-time.Hour).UnixMilli(), w.db.Now().Add(-retention+time.Hour).UnixMilli()
 		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			if _, err := lockLists(ctx, tx, who[0]); err != nil {
 				return err

@@ -115,10 +115,10 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}
-		if err := d.version(ctx, tx); err != nil {
+		if err := d.loadVersions(ctx, tx); err != nil {
 			return err
 		}
-		if err := s.tellHooks(ctx, tx, d); err != nil {
+		if err := s.enqueueHooks(ctx, tx, d); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, d)
@@ -135,9 +135,9 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	return nil
 }
 
-// version counts the changes of blocks and of unread requests, and reads the versions for d's events. The lists of
+// loadVersions counts the changes of blocks and of unread requests, and reads the versions for d's events. The lists of
 // users who get an event are locked.
-func (d *changeSet) version(ctx context.Context, tx *sqldb.Tx) error {
+func (d *changeSet) loadVersions(ctx context.Context, tx *sqldb.Tx) error {
 	counted := map[accounts.ID]bool{}
 	for _, e := range slices.Concat(d.blocked, d.unblocked) {
 		counted[e.user] = true
@@ -165,8 +165,8 @@ func (d *changeSet) version(ctx context.Context, tx *sqldb.Tx) error {
 	return err
 }
 
-// count stores the unread counts of users in d.
-func (d *changeSet) count(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
+// countUnread stores the unread counts of users in d.
+func (d *changeSet) countUnread(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
 	n, err := unread(ctx, tx, users...)
 	d.unread = make(map[accounts.ID]int, len(users))
 	for _, u := range users {
@@ -205,16 +205,16 @@ func (s *Service) FriendIDs(ctx context.Context, user accounts.ID) (_ []accounts
 }
 
 // IsBlocked reports whether the user by blocks the user who.
-func (s *Service) IsBlocked(ctx context.Context, by, who accounts.ID) (_ bool, err error) {
+func (s *Service) IsBlocked(ctx context.Context, by, other accounts.ID) (_ bool, err error) {
 	defer errs.Wrap(&err, "social.IsBlocked %s", by)
-	ok, err := s.rel.blocks.Has(ctx, by, who)
+	ok, err := s.rel.blocks.Has(ctx, by, other)
 	return ok, asKind(ctx, err)
 }
 
 // Blocked returns the users of the list whom that the user by blocks.
-func (s *Service) Blocked(ctx context.Context, by accounts.ID, whom []accounts.ID) (_ map[accounts.ID]bool, err error) {
+func (s *Service) Blocked(ctx context.Context, by accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "social.Blocked %s", by)
-	found, err := s.rel.blocks.HasMany(ctx, by, whom)
+	found, err := s.rel.blocks.HasMany(ctx, by, others)
 	return found, asKind(ctx, err)
 }
 

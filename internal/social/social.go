@@ -64,8 +64,8 @@ type Friend struct {
 	Updated time.Time // last change of remark, tag or order
 }
 
-// kept is the form of a Friend in the cache; see Doc.Version before you change it.
-type kept struct {
+// cachedFriend is the form of a Friend in the cache; see Doc.Version before you change it.
+type cachedFriend struct {
 	Remark  string `json:"remark,omitempty"`
 	Tag     string `json:"tag,omitempty"`
 	Source  string `json:"source,omitempty"`
@@ -74,11 +74,11 @@ type kept struct {
 	Updated int64  `json:"updated"`
 }
 
-func (f Friend) kept() kept {
-	return kept{f.Remark, f.Tag, f.Source, f.Order, f.Since.UnixMilli(), f.Updated.UnixMilli()}
+func (f Friend) cached() cachedFriend {
+	return cachedFriend{f.Remark, f.Tag, f.Source, f.Order, f.Since.UnixMilli(), f.Updated.UnixMilli()}
 }
 
-func (k kept) friend(user accounts.ID) Friend {
+func (k cachedFriend) friend(user accounts.ID) Friend {
 	return Friend{user, k.Remark, k.Tag, k.Source, k.Sort, sqldb.Time(k.Since), sqldb.Time(k.Updated)}
 }
 
@@ -141,8 +141,8 @@ func (c Settings) Validate() error {
 	}
 	return errors.Join(
 		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year", c.RequestLife),
-		config.Refuse(c.CooldownRefused < 0 || c.CooldownRefused > remembered, "cooldown_refused", "%s is not between 0 and 90 days", c.CooldownRefused),
-		config.Refuse(c.CooldownWithdrawn < 0 || c.CooldownWithdrawn > remembered, "cooldown_withdrawn", "%s is not between 0 and 90 days", c.CooldownWithdrawn),
+		config.Refuse(c.CooldownRefused < 0 || c.CooldownRefused > retention, "cooldown_refused", "%s is not between 0 and 90 days", c.CooldownRefused),
+		config.Refuse(c.CooldownWithdrawn < 0 || c.CooldownWithdrawn > retention, "cooldown_withdrawn", "%s is not between 0 and 90 days", c.CooldownWithdrawn),
 		within("friends", c.Friends),
 		within("requests_out", c.RequestsOut),
 		within("requests_in", c.RequestsIn),
@@ -157,21 +157,21 @@ type pairState struct {
 	youBlock  bool      // the sender has blocked the addressee
 	theyBlock bool      // the addressee has blocked the sender
 	pending   Request   // between the two, in either direction; zero: none
-	rest      time.Time // end of the sender's cooldown for this addressee
+	cooldown  time.Time // end of the sender's cooldown for this addressee
 	out, in   int       // pending requests, from the sender and to the addressee
 }
 
 // An answer is the outcome of a request.
-type answer int
+type askResult int
 
 const (
-	ask    answer = iota // a new request
-	same                 // the same request is pending already
-	mutual               // the other user had sent one: they are friends
+	askNew     askResult = iota // a new request
+	askPending                  // the same request is pending already
+	askMutual                   // the other user had sent one: they are friends
 )
 
 // ask returns the outcome of a request by from.
-func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (answer, error) {
+func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (askResult, error) {
 	waits := b.pending.open(now)
 	switch {
 	case !b.exists:
@@ -179,23 +179,23 @@ func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (answer
 	case b.friends:
 		return 0, ErrAlready
 	case waits && b.pending.From == from:
-		return same, nil
+		return askPending, nil
 	case waits: // the addressee has sent a request already, so its settings do not matter
-		return mutual, nil
+		return askMutual, nil
 	case b.youBlock:
 		return 0, ErrYouBlock
-	case now.Before(b.rest): // before all checks whose error would distinguish a block from a refusal
-		return 0, ErrTooSoon.Retry(b.rest.Sub(now))
+	case now.Before(b.cooldown): // before all checks whose error would distinguish a block from a refusal
+		return 0, ErrTooSoon.Retry(b.cooldown.Sub(now))
 	case b.theyBlock || !b.accepts || b.in >= limits.RequestsIn:
 		return 0, ErrNotAccepting
 	case b.out >= limits.RequestsOut:
 		return 0, ErrOutFull
 	}
-	return ask, nil
+	return askNew, nil
 }
 
-// room returns ErrFull or ErrOtherFull if one of the two may have no more friends.
-func room(mine, theirs int, limits Settings) error {
+// checkRoom returns ErrFull or ErrOtherFull if one of the two may have no more friends.
+func checkRoom(mine, theirs int, limits Settings) error {
 	switch {
 	case mine >= limits.Friends:
 		return ErrFull
@@ -205,24 +205,24 @@ func room(mine, theirs int, limits Settings) error {
 	return nil
 }
 
-// ends returns the state of a pending request after a block. The other user cannot distinguish it from a normal refusal
+// stateAfterBlock returns the state of a pending request after a block. The other user cannot distinguish it from a normal refusal
 // or withdrawal.
-func (r Request) ends(blocker accounts.ID) State {
+func (r Request) stateAfterBlock(blocker accounts.ID) State {
 	if r.From == blocker {
 		return Withdrawn
 	}
 	return Refused
 }
 
-// Note is a change of a user's data about a friend; nil changes nothing.
-type Note struct {
+// FriendUpdate is a change of a user's data about a friend; nil changes nothing.
+type FriendUpdate struct {
 	Remark *string
 	Tag    *string
 	Order  *int
 }
 
-// on returns f with the change.
-func (n Note) on(f Friend) Friend {
+// apply returns f with the change.
+func (n FriendUpdate) apply(f Friend) Friend {
 	if n.Remark != nil {
 		f.Remark = *n.Remark
 	}
@@ -235,32 +235,32 @@ func (n Note) on(f Friend) Friend {
 	return f
 }
 
-func (n Note) clean() (Note, error) {
+func (n FriendUpdate) clean() (FriendUpdate, error) {
 	for _, t := range []struct {
-		text **string
-		name string
-		most int
+		text   **string
+		name   string
+		maxLen int
 	}{{&n.Remark, "remark", 40}, {&n.Tag, "tag", 20}} {
 		if *t.text == nil {
 			continue
 		}
-		s, err := clean(t.name, **t.text, t.most)
+		s, err := clean(t.name, **t.text, t.maxLen)
 		if err != nil {
-			return Note{}, err
+			return FriendUpdate{}, err
 		}
 		*t.text = &s
 	}
 	if n.Order != nil && (*n.Order < -1_000_000 || *n.Order > 1_000_000) {
-		return Note{}, ErrOrder.On("body.order", "is not between -1000000 and 1000000")
+		return FriendUpdate{}, ErrOrder.On("body.order", "is not between -1000000 and 1000000")
 	}
 	return n, nil
 }
 
 // clean trims a line of text.
-func clean(name, s string, most int) (string, error) {
-	s, ok := words.Line(s, most)
+func clean(name, s string, maxLen int) (string, error) {
+	s, ok := words.Line(s, maxLen)
 	if !ok {
-		return "", ErrText.On("body."+name, fmt.Sprintf("is not at most %d printable characters", most))
+		return "", ErrText.On("body."+name, fmt.Sprintf("is not at most %d printable characters", maxLen))
 	}
 	return s, nil
 }

@@ -22,29 +22,29 @@ func TestWhatComesOfAsking(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		b    pairState
-		want answer
+		want askResult
 		err  error
 	}{
-		{"nothing is in the way", good, ask, nil},
+		{"nothing is in the way", good, askNew, nil},
 		{"nobody is there", pairState{accepts: true}, 0, accounts.ErrNoUser},
 		{"nobody is there, and they had asked", pairState{pending: waits(them, time.Hour)}, 0, accounts.ErrNoUser},
 		{"they are friends", with(func(b *pairState) { b.friends = true }), 0, ErrAlready},
 		{"they are friends, and no requests are taken", with(func(b *pairState) { b.friends, b.accepts = true, false }), 0, ErrAlready},
-		{"asked already", with(func(b *pairState) { b.pending = waits(me, time.Millisecond) }), same, nil},
-		{"asked already, and no requests are taken any more", with(func(b *pairState) { b.pending, b.accepts = waits(me, 1), false }), same, nil},
-		{"asked already, and out of requests", with(func(b *pairState) { b.pending, b.out = waits(me, 1), 3 }), same, nil},
-		{"asked long ago", with(func(b *pairState) { b.pending = waits(me, 0) }), ask, nil},
-		{"the other has asked", with(func(b *pairState) { b.pending = waits(them, time.Millisecond) }), mutual, nil},
-		{"the other has asked and takes no requests", with(func(b *pairState) { b.pending, b.accepts = waits(them, 1), false }), mutual, nil},
-		{"the other has asked, out of requests", with(func(b *pairState) { b.pending, b.out, b.in = waits(them, 1), 3, 5 }), mutual, nil},
-		{"the other asked long ago", with(func(b *pairState) { b.pending = waits(them, 0) }), ask, nil},
+		{"asked already", with(func(b *pairState) { b.pending = waits(me, time.Millisecond) }), askPending, nil},
+		{"asked already, and no requests are taken any more", with(func(b *pairState) { b.pending, b.accepts = waits(me, 1), false }), askPending, nil},
+		{"asked already, and out of requests", with(func(b *pairState) { b.pending, b.out = waits(me, 1), 3 }), askPending, nil},
+		{"asked long ago", with(func(b *pairState) { b.pending = waits(me, 0) }), askNew, nil},
+		{"the other has asked", with(func(b *pairState) { b.pending = waits(them, time.Millisecond) }), askMutual, nil},
+		{"the other has asked and takes no requests", with(func(b *pairState) { b.pending, b.accepts = waits(them, 1), false }), askMutual, nil},
+		{"the other has asked, out of requests", with(func(b *pairState) { b.pending, b.out, b.in = waits(them, 1), 3, 5 }), askMutual, nil},
+		{"the other asked long ago", with(func(b *pairState) { b.pending = waits(them, 0) }), askNew, nil},
 		{"they block", with(func(b *pairState) { b.theyBlock = true }), 0, ErrNotAccepting},
 		{"no requests are taken", with(func(b *pairState) { b.accepts = false }), 0, ErrNotAccepting},
 		{"too many wait for them", with(func(b *pairState) { b.in = 5 }), 0, ErrNotAccepting},
 		{"they block, and out of requests", with(func(b *pairState) { b.theyBlock, b.out = true, 3 }), 0, ErrNotAccepting},
 		{"I block", with(func(b *pairState) { b.youBlock = true }), 0, ErrYouBlock},
 		{"both block", with(func(b *pairState) { b.youBlock, b.theyBlock = true, true }), 0, ErrYouBlock},
-		{"one request left on both sides", with(func(b *pairState) { b.out, b.in = 2, 4 }), ask, nil},
+		{"one request left on both sides", with(func(b *pairState) { b.out, b.in = 2, 4 }), askNew, nil},
 		{"out of requests", with(func(b *pairState) { b.out = 3 }), 0, ErrOutFull},
 	} {
 		if got, err := c.b.ask(me, now, limits); got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
@@ -58,7 +58,7 @@ func TestThereIsRoomForAFriendMore(t *testing.T) {
 		mine, theirs int
 		want         error
 	}{{0, 0, nil}, {9, 9, nil}, {10, 9, ErrFull}, {9, 10, ErrOtherFull}, {10, 10, ErrFull}} {
-		if err := room(c.mine, c.theirs, Settings{Friends: 10}); err != c.want {
+		if err := checkRoom(c.mine, c.theirs, Settings{Friends: 10}); err != c.want {
 			t.Errorf("%d and %d of 10: got %v, want %v", c.mine, c.theirs, err, c.want)
 		}
 	}
@@ -67,10 +67,10 @@ func TestThereIsRoomForAFriendMore(t *testing.T) {
 func TestABlockEndsARequestAsIfItHadEndedByItself(t *testing.T) {
 	ann, bob := ids.New[accounts.User](), ids.New[accounts.User]()
 	r := Request{From: ann, To: bob}
-	if got := r.ends(ann); got != Withdrawn {
+	if got := r.stateAfterBlock(ann); got != Withdrawn {
 		t.Errorf("who asked blocks: %s", got)
 	}
-	if got := r.ends(bob); got != Refused {
+	if got := r.stateAfterBlock(bob); got != Refused {
 		t.Errorf("who was asked blocks: %s", got)
 	}
 }
@@ -93,28 +93,28 @@ func TestAPairIsOneWhoeverComesFirst(t *testing.T) {
 func TestWhatIsNotedIsTrimmedAndChecked(t *testing.T) {
 	str := func(s string) *string { return &s }
 	num := func(n int) *int { return &n }
-	n, err := Note{Remark: str("  Bobby "), Order: num(-1_000_000)}.clean()
+	n, err := FriendUpdate{Remark: str("  Bobby "), Order: num(-1_000_000)}.clean()
 	if err != nil || *n.Remark != "Bobby" || n.Tag != nil || *n.Order != -1_000_000 {
 		t.Errorf("got %+v, %v", n, err)
 	}
 	for what, c := range map[string]struct {
-		n    Note
+		n    FriendUpdate
 		want error
 	}{
-		"a long remark":  {Note{Remark: str(strings.Repeat("é", 41))}, ErrText},
-		"a long tag":     {Note{Tag: str(strings.Repeat("é", 21))}, ErrText},
-		"two lines":      {Note{Tag: str("a\nb")}, ErrText},
-		"turned around":  {Note{Remark: str("a\u202eb")}, ErrText},
-		"not UTF-8":      {Note{Remark: str("a\xff")}, ErrText},
-		"nothing to see": {Note{Remark: str("\u200d")}, ErrText},
-		"far up":         {Note{Order: num(1_000_001)}, ErrOrder},
-		"far down":       {Note{Order: num(-1_000_001)}, ErrOrder},
+		"a long remark":  {FriendUpdate{Remark: str(strings.Repeat("é", 41))}, ErrText},
+		"a long tag":     {FriendUpdate{Tag: str(strings.Repeat("é", 21))}, ErrText},
+		"two lines":      {FriendUpdate{Tag: str("a\nb")}, ErrText},
+		"turned around":  {FriendUpdate{Remark: str("a\u202eb")}, ErrText},
+		"not UTF-8":      {FriendUpdate{Remark: str("a\xff")}, ErrText},
+		"nothing to see": {FriendUpdate{Remark: str("\u200d")}, ErrText},
+		"far up":         {FriendUpdate{Order: num(1_000_001)}, ErrOrder},
+		"far down":       {FriendUpdate{Order: num(-1_000_001)}, ErrOrder},
 	} {
 		if _, err := c.n.clean(); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", what, err, c.want)
 		}
 	}
-	if _, err := (Note{Remark: str(strings.Repeat("é", 40)), Tag: str("")}).clean(); err != nil {
+	if _, err := (FriendUpdate{Remark: str(strings.Repeat("é", 40)), Tag: str("")}).clean(); err != nil {
 		t.Errorf("forty letters: %v", err)
 	}
 	for s, good := range map[string]bool{"": true, "room_7": true, "Room": false, "a-b": false, strings.Repeat("a", 21): false, "é": false} {

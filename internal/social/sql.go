@@ -125,9 +125,9 @@ func updateFriend(ctx context.Context, tx *sqldb.Tx, t friendRow) error {
 	return err
 }
 
-// forgetFriend removes other from the lists of users, whose versions were bumped. The rows stay for a while without
+// removeFriend removes other from the lists of users, whose versions were bumped. The rows stay for a while without
 // their content.
-func forgetFriend(ctx context.Context, tx *sqldb.Tx, other accounts.ID, users ...accounts.ID) error {
+func removeFriend(ctx context.Context, tx *sqldb.Tx, other accounts.ID, users ...accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = '', tag = '', source = '', sort = 0, gone = ?, version = "+ownVersion+
 		" WHERE friend_id = ? AND user_id IN (?) AND gone = 0", tx.Now().UnixMilli(), other, bun.List(users))
 	return err
@@ -135,7 +135,7 @@ func forgetFriend(ctx context.Context, tx *sqldb.Tx, other accounts.ID, users ..
 
 // selectFriend returns a friend, or ErrNoFriend.
 func selectFriend(ctx context.Context, q sqldb.Querier, user, other accounts.ID) (Friend, error) {
-	found, err := someFriends(ctx, q, user, []accounts.ID{other})
+	found, err := friendsAmong(ctx, q, user, []accounts.ID{other})
 	if err != nil {
 		return Friend{}, err
 	}
@@ -146,22 +146,22 @@ func selectFriend(ctx context.Context, q sqldb.Querier, user, other accounts.ID)
 	return k.friend(other), nil
 }
 
-func allFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[accounts.ID]kept, error) {
+func allFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[accounts.ID]cachedFriend, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+" FROM friends WHERE user_id = ? AND gone = 0", user)
-	return keptFriends(rows, err)
+	return collectFriends(rows, err)
 }
 
-// someFriends returns the friends among at most 500 others.
-func someFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) (map[accounts.ID]kept, error) {
+// friendsAmong returns the friends among at most 500 others.
+func friendsAmong(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) (map[accounts.ID]cachedFriend, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+" FROM friends WHERE user_id = ? AND gone = 0 AND friend_id IN (?)", user, bun.List(others))
-	return keptFriends(rows, err)
+	return collectFriends(rows, err)
 }
 
-func keptFriends(rows *sql.Rows, err error) (map[accounts.ID]kept, error) {
-	all := map[accounts.ID]kept{}
+func collectFriends(rows *sql.Rows, err error) (map[accounts.ID]cachedFriend, error) {
+	all := map[accounts.ID]cachedFriend{}
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		f, err := scanFriend(rows)
-		all[f.User] = f.kept()
+		all[f.User] = f.cached()
 		return err
 	})
 }
@@ -325,8 +325,8 @@ func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...Reques
 	return err
 }
 
-// restsUntil returns the end of from's cooldown after a refused or withdrawn request to the same user.
-func restsUntil(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg Settings) (time.Time, error) {
+// cooldownEnd returns the end of from's cooldown after a refused or withdrawn request to the same user.
+func cooldownEnd(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg Settings) (time.Time, error) {
 	var refused, withdrawn int64
 	err := q.QueryRowContext(ctx, `SELECT
 		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?),
@@ -339,12 +339,12 @@ func restsUntil(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg 
 // readPairState returns the rows of SQL about from and to. In a transaction their lists are locked, and the lock clause
 // locks their pending request.
 func readPairState(ctx context.Context, q sqldb.Querier, from, to accounts.ID, lock string) (b pairState, err error) {
-	people, err := accounts.Standings(ctx, q, to)
+	standings, err := accounts.Standings(ctx, q, to)
 	if err != nil {
 		return b, err
 	}
-	who, known := people[to]
-	b.exists, b.accepts = known && !who.Deleted, who.Requests
+	receiver, known := standings[to]
+	b.exists, b.accepts = known && !receiver.Deleted, receiver.Requests
 	if b.pending, err = readPending(ctx, q, from, to, lock); err != nil && !errors.Is(err, ErrNoRequest) {
 		return b, err
 	}
@@ -410,13 +410,13 @@ func markSeen(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	return err
 }
 
-// overdue returns up to n expired requests that are still pending.
-func overdue(ctx context.Context, q sqldb.Querier, n int) ([]Request, error) {
+// selectExpired returns up to n expired requests that are still pending.
+func selectExpired(ctx context.Context, q sqldb.Querier, n int) ([]Request, error) {
 	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE state = 0 AND expires <= ? ORDER BY expires LIMIT ?", q.Now().UnixMilli(), n))
 }
 
-// lockWaiting locks and returns the requests that are still pending.
-func lockWaiting(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request, error) {
+// lockOpen locks and returns the requests that are still pending.
+func lockOpen(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request, error) {
 	return scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id IN (?) AND state = 0 ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(ids)))
 }
 
@@ -429,7 +429,7 @@ func allBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]accoun
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ?", user))
 }
 
-func someBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+func blocksAmong(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user, bun.List(others)))
 }
 
@@ -444,20 +444,20 @@ func allBlockers(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]acco
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ?", user))
 }
 
-func someBlockers(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+func blockersAmong(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)", user, bun.List(others)))
 }
 
 // selectTies returns the pairs that are friends, and the pairs with a block between them.
 func selectTies(ctx context.Context, q sqldb.Querier, views []View) (friends, apart map[View]bool, err error) {
-	var ofFriends, ofBlocks, ofBlockers []any
+	var friendArgs, blockArgs, blockerArgs []any
 	for _, v := range views {
-		ofFriends, ofBlocks, ofBlockers = append(ofFriends, v.Viewer, v.Of), append(ofBlocks, v.Viewer, v.Of), append(ofBlockers, v.Of, v.Viewer)
+		friendArgs, blockArgs, blockerArgs = append(friendArgs, v.Viewer, v.Of), append(blockArgs, v.Viewer, v.Of), append(blockerArgs, v.Of, v.Viewer)
 	}
 	friends, apart = map[View]bool{}, map[View]bool{}
 	rows, err := q.QueryContext(ctx, "SELECT 1, user_id, friend_id FROM friends WHERE gone = 0 AND "+sqldb.AnyOf("(user_id = ? AND friend_id = ?)", len(views))+
 		" UNION ALL SELECT 0, user_id, blocked_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views))+
-		" UNION ALL SELECT 0, blocked_id, user_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views)), slices.Concat(ofFriends, ofBlocks, ofBlockers)...)
+		" UNION ALL SELECT 0, blocked_id, user_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views)), slices.Concat(friendArgs, blockArgs, blockerArgs)...)
 	return friends, apart, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var friend bool
 		var v View

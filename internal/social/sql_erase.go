@@ -9,14 +9,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// friendsLeft returns up to n users in a user's list, including former friends.
-func friendsLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
+// friendBatch returns up to n users in a user's list, including former friends.
+func friendBatch(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT friend_id FROM friends WHERE user_id = ? LIMIT ?", user, n))
 }
 
 // friendsOf returns the users in some who have a user in their lists.
-func friendsOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, some []accounts.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0", bun.List(some), user))
+func friendsOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0", bun.List(others), user))
 }
 
 // deleteFriends deletes rows of a user's own list.
@@ -25,8 +25,8 @@ func deleteFriends(ctx context.Context, tx *sqldb.Tx, user accounts.ID, others [
 	return err
 }
 
-// requestsLeft returns up to n requests from or to a user, in any state.
-func requestsLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]Request, error) {
+// requestBatch returns up to n requests from or to a user, in any state.
+func requestBatch(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]Request, error) {
 	sent, err := scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE from_id = ? LIMIT ?", user, n))
 	if err != nil || len(sent) == n {
 		return sent, err
@@ -40,8 +40,8 @@ func deleteRequests(ctx context.Context, tx *sqldb.Tx, ids []RequestID) error {
 	return err
 }
 
-// blockersLeft returns up to n users who block a user.
-func blockersLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
+// blockerBatch returns up to n users who block a user.
+func blockerBatch(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? LIMIT ?", user, n))
 }
 
@@ -50,8 +50,8 @@ func deleteBlocksOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, blocker
 	return err
 }
 
-// deleteRest deletes the data of the user alone: their blocks and their list.
-func deleteRest(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+// deleteOwnRows deletes the data of the user alone: their blocks and their list.
+func deleteOwnRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ?", user); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (w *world) anything(rng *rand.Rand, who []accounts.ID) (what string, err er
 		return "unblock", w.Unblock(ctx, a, b)
 	case n < 93:
 		remark := fmt.Sprint(rng.IntN(1000))
-		_, err = w.Note(ctx, a, b, Note{Remark: &remark})
+		_, err = w.UpdateFriend(ctx, a, b, FriendUpdate{Remark: &remark})
 		return "note", err
 	case n < 95:
 		return "seen", w.Seen(ctx, a)
@@ -373,7 +373,7 @@ func TestAChangeAppliesItselfToWhatIsLoaded(t *testing.T) {
 		_, err := w.Accept(ctx, bob, r.ID, "", "")
 		w.must(err)
 		remark := "dear"
-		_, err = w.Note(ctx, ann, bob, Note{Remark: &remark})
+		_, err = w.UpdateFriend(ctx, ann, bob, FriendUpdate{Remark: &remark})
 		w.must(err)
 		if f, err := w.Friend(ctx, ann, bob); err != nil || f.Remark != "dear" || !w.isFriend(bob, ann) || len(w.received(bob, 10)) != 1 {
 			t.Errorf("got %+v, %v", f, err)

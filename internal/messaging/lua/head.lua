@@ -5,7 +5,7 @@
 -- ARGV[2] version and JSON
 --
 -- Returns 1 if it was written.
-local held = redis.call('GET', KEYS[1])
-if held and tonumber(string.match(held, '^%d+')) > tonumber(string.match(ARGV[2], '^%d+')) then return 0 end
+local stored = redis.call('GET', KEYS[1])
+if stored and tonumber(string.match(stored, '^%d+')) > tonumber(string.match(ARGV[2], '^%d+')) then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1])
 return 1

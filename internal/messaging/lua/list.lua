@@ -25,11 +25,11 @@ else
   names = redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
 end
 local unread = 0
-for _, held in ipairs(redis.call('HVALS', KEYS[2])) do
-  local count, muted = string.match(held, '^(%d+) (%d+)$')
+for _, stored in ipairs(redis.call('HVALS', KEYS[2])) do
+  local count, muted = string.match(stored, '^(%d+) (%d+)$')
   if tonumber(muted) <= tonumber(ARGV[3]) then unread = unread + tonumber(count) end
 end
 local out = {unread, #names}
 for _, name in ipairs(names) do out[#out + 1] = redis.call('HGET', KEYS[3], name) end
-for _, held in ipairs(redis.call('HVALS', KEYS[5])) do out[#out + 1] = held end
+for _, stored in ipairs(redis.call('HVALS', KEYS[5])) do out[#out + 1] = stored end
 return out

@@ -11,22 +11,22 @@
 --
 -- Returns the number of written chats.
 local count = redis.call('HGET', KEYS[3], '')
-local whole = count == tostring(redis.call('HLEN', KEYS[5])) -- true before this call, and so after it
-local again = ARGV[2] ~= '' -- also write the smaller parts of chats that are not newer: one may be lost
+local complete = count == tostring(redis.call('HLEN', KEYS[5])) -- true before this call, and so after it
+local rewrite = ARGV[2] ~= '' -- also write the smaller parts of chats that are not newer: one may be lost
 local written = 0
 for i = 3, #ARGV, 2 do
   local name, state = ARGV[i], ARGV[i + 1]
   local grouped = string.sub(name, 1, 2) == 'g:'
   local key = grouped and KEYS[5] or KEYS[3]
-  local held = redis.call('HGET', key, name)
-  local newer = not held or tonumber(string.match(held, '^%d+')) < tonumber(string.match(state, '^%d+'))
+  local stored = redis.call('HGET', key, name)
+  local newer = not stored or tonumber(string.match(stored, '^%d+')) < tonumber(string.match(state, '^%d+'))
   if newer then
     redis.call('HSET', key, name, state)
     written = written + 1
   else
-    state = held
+    state = stored
   end
-  if not grouped and (newer or again) then
+  if not grouped and (newer or rewrite) then
     local place, changed, unread, muted = string.match(state, '^%d+ (%d+) (%d+) (%d+) (%d+) ')
     redis.call('ZADD', KEYS[1], place, name)
     redis.call('HSET', KEYS[2], name, unread .. ' ' .. muted)
@@ -35,9 +35,9 @@ for i = 3, #ARGV, 2 do
 end
 local all = tonumber(ARGV[2])
 if all then -- an earlier part may have been refused or evicted
-  whole = redis.call('HLEN', KEYS[3]) - (count and 1 or 0) + redis.call('HLEN', KEYS[5]) >= all
+  complete = redis.call('HLEN', KEYS[3]) - (count and 1 or 0) + redis.call('HLEN', KEYS[5]) >= all
 end
-if whole then
+if complete then
   redis.call('HSET', KEYS[3], '', redis.call('HLEN', KEYS[5]))
 elseif count then
   redis.call('HDEL', KEYS[3], '') -- a part was lost
