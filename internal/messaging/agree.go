@@ -243,8 +243,8 @@ func (s *Service) suspectRedis(ctx context.Context, err error) {
 	}
 }
 
-// maxCachedChats is the largest number of chats that Redis receives at once. It must store them within 100 ms, or it is no
-// longer trusted.
+// maxCachedChats is the largest number of chats that Redis receives at once. It must store them within 100 ms, or it is
+// no longer trusted.
 const maxCachedChats = 10_000
 
 // maxLoadBatch is the number of users whose chats one statement reads. Each may have thousands.

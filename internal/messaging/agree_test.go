@@ -41,12 +41,12 @@ func (w *world) fromSQL() *Service {
 }
 
 // While Redis is not trusted, the lists of all callers are read by two statements at a time.
-func TestHoweverManyAskForTheirChatsSQLIsAskedByFew(t *testing.T) {
+func TestChats_ConcurrentListsShareLoads(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 		who := w.join(51)
 		for _, u := range who[1:] {
-			w.says(who[0], u, "Hi")
+			w.mustSend(who[0], u, "Hi")
 		}
 		plain, pool := w.fromSQL(), w.sql.db.Reader()
 		var held []*sql.Conn
@@ -121,8 +121,8 @@ func (w *world) agrees(plain *Service, user accounts.ID, chats []ChatRef, since 
 	}
 }
 
-// TestRedisSaysWhatSQLSays runs random histories and compares the results. In between, Redis loses all data or one key.
-func TestRedisSaysWhatSQLSays(t *testing.T) {
+// TestRedis_AgreesWithSQL runs random histories and compares the results. In between, Redis loses all data or one key.
+func TestRedis_AgreesWithSQL(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {
 		for i, sql := range sqldbtest.Engines(t) {
 			if i > 0 && engine.Name != "embedded" || engine.Name == "sentinel" || engine.Name == "spawn" {
@@ -244,14 +244,14 @@ func mustBetween(w *world, a, b accounts.ID) ConversationID {
 }
 
 // Nodes write what they have read from SQL in any order.
-func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
+func TestRedis_OlderStateDoesNotReplaceNewer(t *testing.T) {
 	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
 	ann, bob := who[0], who[1]
-	w.says(ann, bob, "first")
+	w.mustSend(ann, bob, "first")
 	conv := mustBetween(w, ann, bob)
 	for what, happen := range map[string]func(){
-		"a message":   func() { w.says(bob, ann, "second") },
+		"a message":   func() { w.mustSend(bob, ann, "second") },
 		"a mark":      func() { w.must(w.Mark(ctx, ann, With(bob), w.chat(ann, bob).Seq, 0)) },
 		"the other's": func() { w.must(w.Mark(ctx, bob, With(ann), w.chat(ann, bob).Seq, 0)) },
 		"a setting": func() {
@@ -259,7 +259,7 @@ func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
 			w.must(err)
 		},
 		"a changed one":   func() { _, err := w.React(ctx, ann, With(bob), 1, "👍", true); w.must(err) },
-		"one less to see": func() { w.says(bob, ann, "third"); w.must(w.Hide(ctx, ann, With(bob), w.chat(ann, bob).Seq)) },
+		"one less to see": func() { w.mustSend(bob, ann, "third"); w.must(w.Hide(ctx, ann, With(bob), w.chat(ann, bob).Seq)) },
 	} {
 		old, err := w.compute(ctx, []change{{conv: conv}})
 		w.must(err)
@@ -276,7 +276,7 @@ func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
 }
 
 // More chats than one script writes go to Redis in parts. Redis may refuse one part and accept the next.
-func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
+func TestRedis_RefusedPartMakesListIncomplete(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {
 		if engine.Name == "sentinel" || engine.Name == "spawn" {
 			continue // the script is the same
@@ -337,14 +337,14 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 	}
 }
 
-func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
+func TestReads_AreCountedBySource(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{MessagesFrom: "everybody"})
 		who := w.join(3)
-		w.says(who[0], who[1], "Hi")
+		w.mustSend(who[0], who[1], "Hi")
 		for range maxLatest + 1 {
-			w.says(who[0], who[2], "Hi")
+			w.mustSend(who[0], who[2], "Hi")
 		}
 		w.listed(who[0])
 		w.wantReads(who[0], who[1], "Hi")
@@ -374,11 +374,11 @@ func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
 }
 
 // The user has many chats, and Redis has none of them.
-func TestOneChatIsReadWithoutTheOthers(t *testing.T) {
+func TestChat_IsReadAlone(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(3)
-	w.says(who[0], who[1], "Hi")
-	w.says(who[0], who[2], "Hi")
+	w.mustSend(who[0], who[1], "Hi")
+	w.mustSend(who[0], who[2], "Hi")
 	w.wantReads(who[0], who[1], "Hi")
 	w.chat(who[0], who[1])
 	w.must(w.Mark(ctx, who[0], With(who[1]), 1, 0))
@@ -394,7 +394,7 @@ func TestOneChatIsReadWithoutTheOthers(t *testing.T) {
 }
 
 // A user with very many chats gets the list from SQL.
-func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
+func TestLoad_SkipsRedisForTooManyChats(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, user := t.Context(), w.join(1)[0]
 	add := func(chats int) {
@@ -424,10 +424,10 @@ func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 	}
 }
 
-func TestTheLatestMessagesStayWhileTheyAreRead(t *testing.T) {
+func TestLatest_ReadsRenewTTL(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
-	w.says(who[0], who[1], "Hi")
+	w.mustSend(who[0], who[1], "Hi")
 	w.listed(who[0])
 	w.wantReads(who[0], who[1], "Hi")
 	key := latestKey(direct, mustBetween(w, who[0], who[1]))
@@ -441,14 +441,14 @@ func TestTheLatestMessagesStayWhileTheyAreRead(t *testing.T) {
 }
 
 // The latest messages apply each step of a chat in order, and no step after a missing one.
-func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
+func TestLatest_FollowsOnlyNextStep(t *testing.T) {
 	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
 	conv := mustBetween(w, who[0], who[1])
 	m := func(seq int64, text string) *message {
 		return &message{conv: conv, seq: seq, id: ids.New[message](), from: who[0], body: messageBody{Content: api.Content{Kind: api.MessageText, Text: text}}}
 	}
-	w.says(who[0], who[1], "one") // so that there is a chat to read
+	w.mustSend(who[0], who[1], "one") // so that there is a chat to read
 	w.listed(who[0])
 	w.must(w.Service.redis.storeLatest(ctx, conversation{id: conv, seq: 2, rev: 1}, []message{*m(1, "one"), *m(2, "two")}))
 	for _, follow := range []struct {

@@ -54,8 +54,8 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 	return m.wire(user, chat.String()), nil
 }
 
-// enqueueChangeHook enqueues a webhook about a change of a message. It uses the subject of sent messages, so that the backend
-// receives a message before its change.
+// enqueueChangeHook enqueues a webhook about a change of a message. It uses the subject of sent messages, so that the
+// backend receives a message before its change.
 func (s *Service) enqueueChangeHook(ctx context.Context, tx *sqldb.Tx, hook string, user accounts.ID, chat ChatRef, m message) error {
 	switch hook {
 	case api.HookMessageEdited:
@@ -208,7 +208,8 @@ func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, se
 	})
 }
 
-// recalledFor reports whether a message is recalled already, and the user may learn it: the sender, or a group's member.
+// recalledFor reports whether a message is recalled already, and the user may learn it: the sender, or a group's
+// member.
 func (m *message) recalledFor(user accounts.ID, chat ChatRef) bool {
 	return m.recalled != 0 && (m.from == user || !chat.direct())
 }

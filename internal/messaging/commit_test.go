@@ -33,12 +33,12 @@ func commits(t *testing.T, w *world, batch []sending) (out []sent) {
 	return out
 }
 
-func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
+func TestSend_LockedConversationDelaysNoOther(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(6)
 	var batch []sending
 	for _, peer := range who[1:] {
-		w.says(who[0], peer, "Hi")
+		w.mustSend(who[0], peer, "Hi")
 		found, err := w.sql.findPairs(t.Context(), w.sql.db, []pair{pairOf(who[0], peer)}, "")
 		w.must(err)
 		batch = append(batch, sending{conv: found[pairOf(who[0], peer)], from: who[0], to: With(peer), clientID: "again", hash: "h", body: messageBody{Content: api.Content{Text: "Hi again"}}})
@@ -59,13 +59,13 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestACrowdAtOneRowLeavesConnectionsToMessages(t *testing.T) {
+func TestBusyRow_LeavesConnectionsToMessages(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(3 + 64)
 	ann, bob, eve, guests := who[0], who[1], who[2], who[3:]
 	g := w.founded(ann, bob)
-	w.saysIn(ann, g, "Good news")
-	w.says(ann, bob, "Hi")
+	w.mustSendIn(ann, g, "Good news")
+	w.mustSend(ann, bob, "Hi")
 	link, err := w.in.NewLink(t.Context(), ann, g, ids.New[groups.Link](), time.Hour, 0)
 	w.must(err)
 	found, err := w.sql.findPairs(t.Context(), w.sql.db, []pair{pairOf(ann, bob)}, "")
@@ -92,7 +92,7 @@ func TestACrowdAtOneRowLeavesConnectionsToMessages(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			sqldbtest.Crowd(t, w.sql.db, c.change, "SELECT id FROM "+c.table+" WHERE id = ? FOR UPDATE", c.row)
-			w.says(ann, eve, "Hi")
+			w.mustSend(ann, eve, "Hi")
 		})
 	}
 	ended := time.Now().UnixMilli()
@@ -108,11 +108,11 @@ func TestACrowdAtOneRowLeavesConnectionsToMessages(t *testing.T) {
 
 // The server has not finished the COMMIT of a batch's first try, which holds the conversation. The retry cannot get the
 // lock.
-func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T) {
+func TestSend_LateCommitIsAppliedAfterRefusedRetry(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
 	ann, bob := who[0], who[1]
-	w.says(ann, bob, "Hi")
+	w.mustSend(ann, bob, "Hi")
 	w.listed(bob)
 	now := w.sql.db.Now()
 	batch := []sending{{conv: mustBetween(w, ann, bob), from: ann, to: With(bob), clientID: "again", hash: "h", body: messageBody{Content: api.Content{Text: "Hi again"}}, since: now}}
@@ -138,12 +138,12 @@ func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T)
 	eventually.Equal(t, "what waits for the other", 2, func() int64 { return w.chat(bob, ann).Unread })
 }
 
-func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
+func TestMarks_LockedMemberDelaysNoOther(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(11)
 	var batch []marking
 	for _, user := range who[1:] {
-		w.says(who[0], user, "Hi")
+		w.mustSend(who[0], user, "Hi")
 		batch = append(batch, marking{member: member{user: user, conv: mustBetween(w, who[0], user), peer: who[0], read: 1, delivered: 1}, kind: direct})
 	}
 	held := batch[5]
@@ -166,24 +166,24 @@ func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
 }
 
 // The node dies, or loses SQL, before it publishes a mark. Both sides still get the event.
-func TestAMarkWhoseAnswerGotLostIsLookedUpAndTold(t *testing.T) {
+func TestMark_LostResponseIsRecheckedAndPublished(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
 	ann, bob := who[0], who[1]
-	w.says(ann, bob, "Hi")
+	w.mustSend(ann, bob, "Hi")
 	w.listed(bob)
 	if c := w.chat(bob, ann); c.Unread != 1 { // from Redis, as are all later reads
 		t.Fatalf("before: %+v", c)
 	}
 	var mu sync.Mutex
-	heard := map[accounts.ID]api.ChatMark{}
+	received := map[accounts.ID]api.ChatMark{}
 	for _, u := range who {
 		_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 			var mark api.ChatMark
 			if e.Type == api.EventChatMarked && json.Unmarshal(e.Data, &mark) == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				heard[u] = mark
+				received[u] = mark
 			}
 		}})
 		defer leave()
@@ -203,6 +203,6 @@ func TestAMarkWhoseAnswerGotLostIsLookedUpAndTold(t *testing.T) {
 	}, func() map[accounts.ID]api.ChatMark {
 		mu.Lock()
 		defer mu.Unlock()
-		return maps.Clone(heard)
+		return maps.Clone(received)
 	})
 }

@@ -101,12 +101,12 @@ func (u *unanswered) open(t *testing.T, e sqldbtest.Engine) *sqldb.DB {
 	return db
 }
 
-func TestAnErasedUserLeavesNoWordsThoughTheCommitIsNotAnswered(t *testing.T) {
+func TestErase_LostCommitResponseLeavesNoContent(t *testing.T) {
 	var way unanswered
 	w := newWorld(t, way.open(t, sqldbtest.Default(t)), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
 	ann, bob := who[0], who[1]
-	w.says(ann, bob, "secret")
+	w.mustSend(ann, bob, "secret")
 	w.listed(bob)
 	if c := w.chat(bob, ann); c.Last.Text != "secret" {
 		t.Fatalf("the chat is %+v", c)

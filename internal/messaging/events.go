@@ -46,8 +46,8 @@ func (s *Service) publishFleeting(users []accounts.ID, typ string, data any) {
 	s.bus.Publish(batch)
 }
 
-// maxConcurrentLookups is the largest number of groups whose members are read at once while senders wait. Without Redis each is
-// an SQL statement, and other callers need connections too.
+// maxConcurrentLookups is the largest number of groups whose members are read at once while senders wait. Without Redis
+// each is an SQL statement, and other callers need connections too.
 const maxConcurrentLookups = 8
 
 // publishSent publishes the messages of a batch to both sides. It also publishes messages that were stored already,
@@ -97,11 +97,11 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, 
 // maxFanOut is the largest group whose members each receive every message.
 const maxFanOut = 200
 
-// publishToGroup publishes messages of one group in their order. In a group of more than 200 members, connected members get
-// only the chat's progress ([pendingProgress]), and members with the open chat get the messages. old means that some messages
-// may be older than a member's membership. Such a member gets the chat's progress instead of a message, and the shared
-// channel of the open chat gets no event. In a smaller group the same applies to a changed message that a member has
-// deleted for themselves.
+// publishToGroup publishes messages of one group in their order. In a group of more than 200 members, connected members
+// get only the chat's progress ([pendingProgress]), and members with the open chat get the messages. old means that
+// some messages may be older than a member's membership. Such a member gets the chat's progress instead of a message,
+// and the shared channel of the open chat gets no event. In a smaller group the same applies to a changed message that
+// a member has deleted for themselves.
 func (s *Service) publishToGroup(ctx context.Context, conv ConversationID, typ string, old bool, list ...message) {
 	if len(list) == 0 {
 		return
@@ -241,8 +241,8 @@ func (s *Service) publishChanged(user accounts.ID, chat ChatRef, m message) {
 	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.sql.db.Now(), user, chat.peer, m, unaware))
 }
 
-// publishMarks publishes marks to the devices of their members. In a chat of two, the other user gets the part that this
-// user may see.
+// publishMarks publishes marks to the devices of their members. In a chat of two, the other user gets the part that
+// this user may see.
 func (s *Service) publishMarks(batch []marking) {
 	ctx, cancel := context.WithTimeout(s.base, batchTimeout)
 	defer cancel()

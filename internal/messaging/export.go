@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// maxExportChats and maxExportMessages are the largest numbers of chats and messages in one part of an export. Each chat
-// needs some statements, which must fit into the time of an operation.
+// maxExportChats and maxExportMessages are the largest numbers of chats and messages in one part of an export. Each
+// chat needs some statements, which must fit into the time of an operation.
 const (
 	maxExportChats    = 50
 	maxExportMessages = 500

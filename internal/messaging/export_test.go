@@ -12,24 +12,24 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestAnExportHasAllThatAUserSees(t *testing.T) {
+func TestExport_HasAllVisibleData(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx, who := t.Context(), w.join(4)
 		ann, bob, eve, none := who[0], who[1], who[2], who[3]
-		w.says(ann, bob, "to Bob")
-		w.says(eve, ann, "from Eve")
+		w.mustSend(ann, bob, "to Bob")
+		w.mustSend(eve, ann, "from Eve")
 		var writing sync.WaitGroup
 		for i := range 3*maxExportMessages/2 - 2 { // run together, so that they share commits
 			writing.Go(func() {
 				if i < maxExportMessages-1 {
-					w.says(ann, bob, fmt.Sprint(i))
+					w.mustSend(ann, bob, fmt.Sprint(i))
 				} else {
-					w.says(eve, ann, fmt.Sprint(i))
+					w.mustSend(eve, ann, fmt.Sprint(i))
 				}
 			})
 		}
 		writing.Wait()
-		w.says(eve, bob, "not for Ann")
+		w.mustSend(eve, bob, "not for Ann")
 		_, err := w.Edit(ctx, ann, With(bob), 1, "twice")
 		w.must(err)
 		_, err = w.Edit(ctx, ann, With(bob), 1, "thrice")
@@ -89,7 +89,7 @@ func TestExport_PartEndsAfterItsChats(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 		who := w.join(maxExportChats + 3)
 		for _, peer := range who[1:] {
-			w.says(who[0], peer, "Hi")
+			w.mustSend(who[0], peer, "Hi")
 		}
 		var sizes []int
 		chats, messages := map[string]bool{}, map[string]bool{}

@@ -115,7 +115,7 @@ func recording(ms int) []byte {
 	return append(b, make([]byte, ms*16)...)
 }
 
-func TestAMessageTellsWhatItsFileIs(t *testing.T) {
+func TestFiles_MessageDescribesItsFile(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
@@ -179,7 +179,7 @@ func TestAMessageTellsWhatItsFileIs(t *testing.T) {
 	})
 }
 
-func TestWhoSendsWhatIsNotTheirsIsRefused(t *testing.T) {
+func TestFiles_ForeignUploadIsRefused(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
@@ -223,7 +223,7 @@ func TestWhoSendsWhatIsNotTheirsIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhoMayFetchTheFileOfAMessage(t *testing.T) {
+func TestFileLink_Rights(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(4)
 		ann, bob, eve, dan := who[0], who[1], who[2], who[3]
@@ -299,7 +299,7 @@ func TestWhoMayFetchTheFileOfAMessage(t *testing.T) {
 	})
 }
 
-func TestAFileGoesWithTheLastMessageThatHasIt(t *testing.T) {
+func TestFiles_ReleasedWithLastMessage(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
@@ -349,7 +349,7 @@ func TestAFileGoesWithTheLastMessageThatHasIt(t *testing.T) {
 	})
 }
 
-func TestTheFilesOfAGroupGoWithIt(t *testing.T) {
+func TestFiles_ReleasedWithGroup(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(3)
 		ann, bob := who[0], who[1]
@@ -367,7 +367,7 @@ func TestTheFilesOfAGroupGoWithIt(t *testing.T) {
 
 // Two messages with the same file are recalled and one is forwarded at the same time, many times. The file exists
 // exactly as long as a message has it.
-func TestMessagesThatShareAFileAreRecalledAtOnce(t *testing.T) {
+func TestRecall_ConcurrentMessagesWithOneFile(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(4)
 		for i, a := range who {

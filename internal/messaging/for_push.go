@@ -61,7 +61,8 @@ func (s *Service) UnreadChats(ctx context.Context, places []Place) (_ map[Place]
 	return all, nil
 }
 
-// unreadChat returns the unread messages of a chat. list are its latest messages, the newest first, without hidden ones.
+// unreadChat returns the unread messages of a chat. list are its latest messages, the newest first, without hidden
+// ones.
 func (v view) unreadChat(list []message, hidden []int64) (w UnreadChat, ok bool) {
 	w.Title, w.Seq, w.Unread, w.Chat = v.title, v.seq, v.unread(hidden), With(v.me.peer)
 	if v.kind == group {

@@ -26,7 +26,7 @@ func (w *world) wantWaits(what string, places []Place, at int, want string) {
 	}
 }
 
-func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
+func TestUnreadChats_PerMember(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		g, who := w.crowd(5)
@@ -37,7 +37,7 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 			places = append(places, Place{u, conv})
 		}
 		for i := range 3 {
-			w.saysIn(owner, g, fmt.Sprint("text ", i))
+			w.mustSendIn(owner, g, fmt.Sprint("text ", i))
 		}
 		head, err := w.sql.view(ctx, w.sql.db, owner, In(g))
 		w.must(err)
@@ -65,7 +65,7 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		in.Mentions = []string{who[1].String()}
 		again, _, err := w.Send(ctx, owner, In(g), in)
 		w.must(err)
-		w.saysIn(owner, g, "the end")
+		w.mustSendIn(owner, g, "the end")
 		w.wantWaits("who is mentioned in what is unread", places, 1, "3 the end true")
 		w.must(w.Mark(ctx, who[1], In(g), again.Seq, 0))
 		w.wantWaits("who is mentioned in what is read, by none but them", places, 1, "1 the end false")
@@ -75,7 +75,7 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		w.wantWaits("who has left", places, 1, "")
 
 		// Chats of two users, requested together with a group.
-		w.says(who[0], who[3], "you alone")
+		w.mustSend(who[0], who[3], "you alone")
 		pair, err := w.between(ctx, who[0], who[3])
 		w.must(err)
 		places = append(places, Place{who[3], pair}, Place{who[0], pair})
@@ -84,7 +84,7 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 	})
 }
 
-func TestMembersAreReadInTheOrderOfAnIndex(t *testing.T) {
+func TestUndeliveredIn_ReadsInIndexOrder(t *testing.T) {
 	query, args := undeliveredIn([]ActiveConversation{{Seq: 1}, {Seq: 2}}, time.Now(), 10, "1 = 1")
 	if plan := sqldbtest.Plan(t, sqldbtest.SQLite(t), query, args...); strings.Count(plan, "(conversation=? AND user_id>?)") != 2 || strings.Contains(plan, "B-TREE") {
 		t.Errorf("SQLite reads members by %s", plan)
@@ -92,7 +92,7 @@ func TestMembersAreReadInTheOrderOfAnIndex(t *testing.T) {
 }
 
 // MariaDB counts the statements.
-func TestWhatWaitsCostsThreeStatementsWhateverTheNumber(t *testing.T) {
+func TestUnreadChats_UsesThreeStatements(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t)
 	w := newWorld(t, db, redistest.Open(t, "embedded"), Settings{})
 	g, who := w.crowd(60)
@@ -100,13 +100,13 @@ func TestWhatWaitsCostsThreeStatementsWhateverTheNumber(t *testing.T) {
 	for i, u := range who[1:] {
 		places = append(places, Place{u, conversationOf(g)})
 		if i < 20 {
-			w.says(who[0], u, "hello")
+			w.mustSend(who[0], u, "hello")
 			pair, err := w.between(t.Context(), who[0], u)
 			w.must(err)
 			places = append(places, Place{u, pair})
 		}
 	}
-	w.saysIn(who[0], g, "hello")
+	w.mustSendIn(who[0], g, "hello")
 	count := func() (n int) {
 		var name string
 		w.must(db.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Com_select'").Scan(&name, &n))

@@ -134,8 +134,8 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 }
 
 // Readers returns the members who have read a message of the user. It omits members who hide receipts, and members who
-// block the user or whom the user blocks. The result is empty if the user hides receipts. It returns ErrLarge in a group
-// of more than maxFanOut members. Its other errors are ErrChat, ErrMessage, ErrNotYours and ErrStore.
+// block the user or whom the user blocks. The result is empty if the user hides receipts. It returns ErrLarge in a
+// group of more than maxFanOut members. Its other errors are ErrChat, ErrMessage, ErrNotYours and ErrStore.
 func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Readers, err error) {
 	defer errs.Wrap(&err, "messaging.Readers %s", user)
 	out := api.Readers{Users: []string{}}

@@ -40,13 +40,13 @@ func (w *world) crowd(size int) (groups.ID, []accounts.ID) {
 
 // Real Redis counts the commands, and SQL counts the changed rows. No member is connected, because events are not part
 // of the cost.
-func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
+func TestSend_CostIndependentOfGroupSize(t *testing.T) {
 	cost := func(size, want int) int {
 		server := redistest.Server(t)
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), Settings{})
 		ctx := t.Context()
 		g, who := w.crowd(size)
-		w.saysIn(who[0], g, "scripts are loaded")
+		w.mustSendIn(who[0], g, "scripts are loaded")
 		for _, u := range who[:3] { // some have their chats in Redis
 			w.listed(u)
 		}
@@ -72,7 +72,7 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 		for i, taken := 0, 0; i < 100 && (taken < 10 || minSeq > want); i++ { // background commands may fall in between
 			eventually.True(t, "Redis to be trusted", w.projection.Up)
 			commands, rows := count()
-			w.saysIn(who[0], g, fmt.Sprint("counted ", i))
+			w.mustSendIn(who[0], g, fmt.Sprint("counted ", i))
 			moreCommands, moreRows := count()
 			trusted := w.projection.Up() // otherwise Redis gets the message later
 			if moreRows-rows != 1 {
@@ -105,7 +105,7 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 }
 
 // Members of a large group get its progress, and the message goes to clients with the open chat.
-func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
+func TestLargeGroup_MembersGetProgress(t *testing.T) {
 	for size, want := range map[int]string{maxFanOut: "message.new", maxFanOut + 1: "chat.stands"} {
 		bubble.Test(t, func(t *testing.T) {
 			w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
@@ -113,24 +113,24 @@ func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 			g, who := w.crowd(size)
 			bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 			var mu sync.Mutex
-			heard := map[string]bool{}
+			received := map[string]bool{}
 			listen := func(what, channel string) {
 				_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 					if strings.Contains(string(e.Data), "Hello") || e.Type == api.EventChatStands {
 						mu.Lock()
 						defer mu.Unlock()
-						heard[what+" "+e.Type] = true
+						received[what+" "+e.Type] = true
 					}
 				}})
 				t.Cleanup(leave)
 			}
 			listen("member", who[size-1].String())
 			listen("open", api.GroupChannel(g.String()))
-			w.saysIn(who[0], g, "Hello")
+			w.mustSendIn(who[0], g, "Hello")
 			bubble.Sleep(2 * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
-			if got, want := fmt.Sprint(heard), fmt.Sprint(map[string]bool{"member " + want: true, "open message.new": true}); got != want {
+			if got, want := fmt.Sprint(received), fmt.Sprint(map[string]bool{"member " + want: true, "open message.new": true}); got != want {
 				t.Errorf("in a group of %d %s is heard, want %s", size, got, want)
 			}
 		})
@@ -138,11 +138,11 @@ func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 }
 
 // Even if few members have read it.
-func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
+func TestReaders_RefusedInLargeGroup(t *testing.T) {
 	for size, want := range map[int]error{maxFanOut: nil, maxFanOut + 1: ErrLarge} {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(size)
-		seq := w.saysIn(who[0], g, "Hello").Seq
+		seq := w.mustSendIn(who[0], g, "Hello").Seq
 		_, err := w.Readers(t.Context(), who[0], In(g), seq)
 		wants(t, fmt.Sprint("readers where nobody of ", size, " has read"), err, want)
 		for _, u := range who[1:] {
@@ -157,7 +157,7 @@ func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
 }
 
 // Reading the members of all groups takes little longer than reading those of one.
-func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
+func TestSend_ReadsMembersOfGroupsConcurrently(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{})
@@ -186,40 +186,40 @@ func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
 }
 
 // After many concurrent messages a connected member gets the chat's last progress, with few events.
-func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
+func TestLargeGroup_ManyMessagesPublishProgressOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(maxFanOut + 1)
 		var mu sync.Mutex
-		var told []int64
+		var received []int64
 		_, leave := w.bus.Listen(t.Context(), who[maxFanOut].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 			var reached api.ChatStands
 			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, reached.Seq)
+				received = append(received, reached.Seq)
 			}
 		}})
 		defer leave()
 		bubble.Sleep(time.Second) // the events of the group's creation are published
 		mu.Lock()
-		told = nil
+		received = nil
 		mu.Unlock()
 		var last int64
 		for i := range 50 {
-			last = w.saysIn(who[0], g, fmt.Sprint(i)).Seq
+			last = w.mustSendIn(who[0], g, fmt.Sprint(i)).Seq
 		}
 		bubble.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) == 0 || len(told) > 2 || told[len(told)-1] != last {
-			t.Errorf("50 messages up to %d are told as %v; want few, and the last one", last, told)
+		if len(received) == 0 || len(received) > 2 || received[len(received)-1] != last {
+			t.Errorf("50 messages up to %d are told as %v; want few, and the last one", last, received)
 		}
 	})
 }
 
 // With any number of nodes, a member gets the progress twice a second, and finally that of the last message.
-func TestNodesTellALargeGroupInTurn(t *testing.T) {
+func TestLargeGroup_NodesPublishInTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db, rdb := sqldbtest.SQLite(t), redistest.Open(t, "embedded")
 		var nodes []*world
@@ -229,13 +229,13 @@ func TestNodesTellALargeGroupInTurn(t *testing.T) {
 		g, who := nodes[0].crowd(maxFanOut + 1)
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
-		var told []int64
+		var received []int64
 		_, leave := nodes[0].bus.Listen(t.Context(), who[maxFanOut].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 			var reached api.ChatStands
 			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, reached.Seq)
+				received = append(received, reached.Seq)
 			}
 		}})
 		defer leave()
@@ -243,15 +243,15 @@ func TestNodesTellALargeGroupInTurn(t *testing.T) {
 		var last int64
 		for range 10 * seconds {
 			for i, w := range nodes {
-				last = w.saysIn(who[i], g, "Hello").Seq
+				last = w.mustSendIn(who[i], g, "Hello").Seq
 			}
 			bubble.Sleep(100 * time.Millisecond)
 		}
 		bubble.Sleep(3 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) < seconds/2 || len(told) > 2*seconds+2 || slices.Max(told) != last {
-			t.Errorf("%d messages in %d seconds are told as %v; want twice a second, and the last one", last, seconds, told)
+		if len(received) < seconds/2 || len(received) > 2*seconds+2 || slices.Max(received) != last {
+			t.Errorf("%d messages in %d seconds are told as %v; want twice a second, and the last one", last, seconds, received)
 		}
 	})
 }
@@ -266,7 +266,7 @@ func (c crowdOf) IsMember(_ context.Context, _ groups.ID, user accounts.ID) (boo
 }
 
 // The number of events that a node publishes at once is bounded.
-func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
+func TestLargeGroup_EventsPerTurnAreBounded(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		members := make(crowdOf, 2*progressTurns*maxProgressTurn)
@@ -274,12 +274,12 @@ func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 			members[i] = ids.New[accounts.User]()
 		}
 		var mu sync.Mutex
-		var heard []time.Time
+		var received []time.Time
 		for _, u := range []accounts.ID{members[0], members[len(members)-1]} {
 			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(events.Event, events.Position) {
 				mu.Lock()
 				defer mu.Unlock()
-				heard = append(heard, time.Now())
+				received = append(received, time.Now())
 			}})
 			defer leave()
 		}
@@ -294,18 +294,18 @@ func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 		<-ended
 		mu.Lock()
 		defer mu.Unlock()
-		if len(heard) != 2 || heard[1].Sub(heard[0]) < 2*progressInterval-progressInterval/progressTurns {
-			t.Errorf("the first and the last of %d are told at %v, want %s between", len(members), heard, 2*progressInterval)
+		if len(received) != 2 || received[1].Sub(received[0]) < 2*progressInterval-progressInterval/progressTurns {
+			t.Errorf("the first and the last of %d are told at %v, want %s between", len(members), received, 2*progressInterval)
 		}
 	})
 }
 
 // All members get the progress of messages, and only their owners get marks.
-func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
+func TestPublishMissed_OncePerMember(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(maxFanOut + 1)
-		last := w.saysIn(who[0], g, "Hello").Seq
+		last := w.mustSendIn(who[0], g, "Hello").Seq
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		reached, marks := map[accounts.ID][]int64{}, map[accounts.ID]bool{}
@@ -341,28 +341,28 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 }
 
 // Events of messages continue while late changes are published.
-func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) {
+func TestPublishMissed_SmallGroupStillGetsMessages(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(3)
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
-		heard := map[accounts.ID]bool{}
+		received := map[accounts.ID]bool{}
 		for _, u := range who {
 			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				mu.Lock()
 				defer mu.Unlock()
-				heard[u] = heard[u] || e.Type == api.EventMessageNew
+				received[u] = received[u] || e.Type == api.EventMessageNew
 			}})
 			defer leave()
 		}
 		w.must(w.publishMissed(t.Context(), []change{{conv: conversationOf(g), kind: group}}))
-		w.saysIn(who[0], g, "Hello")
+		w.mustSendIn(who[0], g, "Hello")
 		bubble.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		for i, u := range who {
-			if !heard[u] {
+			if !received[u] {
 				t.Errorf("member %d of %d does not get the message", i, len(who))
 			}
 		}
@@ -370,20 +370,20 @@ func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) 
 }
 
 // This includes messages that arrive while earlier progress is being published.
-func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
+func TestLargeGroup_ProgressIsPublishedBeforeStop(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(maxFanOut + 1)
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
-		var told int64
+		var received int64
 		for _, u := range who {
 			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				var reached api.ChatStands
 				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 					mu.Lock()
 					defer mu.Unlock()
-					told = max(told, reached.Seq)
+					received = max(received, reached.Seq)
 				}
 			}})
 			defer leave()
@@ -402,14 +402,14 @@ func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 		bubble.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if told != 101 {
-			t.Errorf("members are told of a chat up to %d, want 101", told)
+		if received != 101 {
+			t.Errorf("members are told of a chat up to %d, want 101", received)
 		}
 	})
 }
 
 // A former member gets no event.
-func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
+func TestLargeGroup_NewMemberGetsLaterProgress(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(maxFanOut + 2)
@@ -417,35 +417,35 @@ func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
 		w.befriend(who[0], eve)
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
-		told := map[accounts.ID]int64{}
+		received := map[accounts.ID]int64{}
 		for _, u := range []accounts.ID{eve, who[1], who[2]} {
 			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				var reached api.ChatStands
 				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
 					mu.Lock()
 					defer mu.Unlock()
-					told[u] = reached.Seq
+					received[u] = reached.Seq
 				}
 			}})
 			defer leave()
 		}
-		w.saysIn(who[0], g, "before")
+		w.mustSendIn(who[0], g, "before")
 		_, err := w.in.Invite(t.Context(), who[0], g, []accounts.ID{eve})
 		w.must(err)
 		w.must(w.in.Remove(t.Context(), who[0], g, who[2]))
-		last := w.saysIn(who[0], g, "after").Seq
+		last := w.mustSendIn(who[0], g, "after").Seq
 		bubble.Sleep(2 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if told[eve] != last || told[who[1]] != last || told[who[2]] != 0 {
-			t.Errorf("of %d messages who has joined is told %d, a member %d, and who was removed %d", last, told[eve], told[who[1]], told[who[2]])
+		if received[eve] != last || received[who[1]] != last || received[who[2]] != 0 {
+			t.Errorf("of %d messages who has joined is told %d, a member %d, and who was removed %d", last, received[eve], received[who[1]], received[who[2]])
 		}
 	})
 }
 
 // An earlier message changes or is sent again. A new member then gets only the chat's progress. The other members get
 // the message, in a large group when they list it. Programs next to the server get it too.
-func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
+func TestGroup_NewMemberGetsNoOlderMessages(t *testing.T) {
 	for _, size := range []int{2, maxFanOut + 1} {
 		t.Run(fmt.Sprint("of ", size), func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -461,7 +461,7 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				bubble.Sleep(2 * time.Second) // these events are published
 
 				var mu sync.Mutex
-				heard := map[string]string{}
+				received := map[string]string{}
 				var rev int64 // the rev that eve gets
 				note := func(who string, e events.Event) {
 					mu.Lock()
@@ -469,7 +469,7 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 					var reached api.ChatStands
 					switch {
 					case strings.Contains(string(e.Data), "secret"):
-						heard[who] += e.Type + " "
+						received[who] += e.Type + " "
 					case who == "eve" && e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil:
 						rev = max(rev, reached.Rev)
 					}
@@ -495,10 +495,10 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 					bubble.Sleep(2 * time.Second)
 					mu.Lock()
 					defer mu.Unlock()
-					if fmt.Sprint(heard) != fmt.Sprint(want) || rev == 0 {
-						t.Errorf("%s: heard %v, want %v; eve is told of rev %d", what, heard, want, rev)
+					if fmt.Sprint(received) != fmt.Sprint(want) || rev == 0 {
+						t.Errorf("%s: got %v, want %v; eve is told of rev %d", what, received, want, rev)
 					}
-					clear(heard)
+					clear(received)
 				}
 
 				_, err = w.React(ctx, bob, In(g), first.Seq, "👍", true)
@@ -517,7 +517,7 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				wants("sent again", want)
 
 				// Later messages go to all of them.
-				second := w.saysIn(ann, g, "no secret")
+				second := w.mustSendIn(ann, g, "no secret")
 				bubble.Sleep(2 * time.Second)
 				_, err = w.React(ctx, bob, In(g), second.Seq, "👍", true)
 				w.must(err)

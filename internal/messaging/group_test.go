@@ -40,7 +40,7 @@ func (w *world) founded(owner accounts.ID, members ...accounts.ID) groups.ID {
 }
 
 // told returns a user's view of a group's chat: the texts, and the events of system messages.
-func (w *world) told(user accounts.ID, g groups.ID) string {
+func (w *world) received(user accounts.ID, g groups.ID) string {
 	w.t.Helper()
 	list, err := w.List(w.t.Context(), user, In(g), Range{Limit: 200})
 	if errors.Is(err, ErrChat) {
@@ -61,14 +61,14 @@ func (w *world) told(user accounts.ID, g groups.ID) string {
 	return strings.Join(out, " ")
 }
 
-func (w *world) saysIn(from accounts.ID, g groups.ID, s string) api.Sent {
+func (w *world) mustSendIn(from accounts.ID, g groups.ID, s string) api.Sent {
 	w.t.Helper()
 	got, _, err := w.Send(w.t.Context(), from, In(g), text(ids.New[message]().String(), s))
 	w.must(err)
 	return got
 }
 
-func TestAGroupTalks(t *testing.T) {
+func TestGroup_Conversation(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(4)
@@ -76,15 +76,15 @@ func TestAGroupTalks(t *testing.T) {
 		g := w.founded(ann, bob)
 		sees := func(user accounts.ID, want string) {
 			t.Helper()
-			if got := w.told(user, g); got != want {
+			if got := w.received(user, g); got != want {
 				t.Errorf("user %d sees %q, want %q", slices.Index(who, user), got, want)
 			}
 		}
 		sees(ann, "created")
 		sees(bob, "created")
 		sees(eve, "nothing")
-		w.saysIn(ann, g, "one")
-		if got := w.saysIn(bob, g, "two"); got.Seq != 3 || got.Chat != In(g).String() {
+		w.mustSendIn(ann, g, "one")
+		if got := w.mustSendIn(bob, g, "two"); got.Seq != 3 || got.Chat != In(g).String() {
 			t.Errorf("sent: %+v", got)
 		}
 		_, _, err := w.Send(ctx, eve, In(g), text("x", "intrusion"))
@@ -94,7 +94,7 @@ func TestAGroupTalks(t *testing.T) {
 		w.befriend(ann, eve, dan)
 		_, err = w.in.Invite(ctx, ann, g, []accounts.ID{eve, dan})
 		w.must(err)
-		w.saysIn(eve, g, "three")
+		w.mustSendIn(eve, g, "three")
 		sees(eve, "added three")
 		sees(bob, "created one two added three")
 		w.must(w.in.Remove(ctx, ann, g, dan))
@@ -134,7 +134,7 @@ func TestAGroupTalks(t *testing.T) {
 		w.must(err)
 		_, _, err = w.Send(ctx, eve, In(g), text("muted", "x"))
 		wants(t, "a message while all are muted", err, groups.ErrAllMuted)
-		w.saysIn(ann, g, "four")
+		w.mustSendIn(ann, g, "four")
 		_, err = w.Recall(ctx, eve, In(g), 2)
 		wants(t, "an unseen message", err, ErrMessage)
 		_, err = w.Recall(ctx, bob, In(g), 2)
@@ -200,7 +200,7 @@ func TestAGroupTalks(t *testing.T) {
 }
 
 // The messages of a dissolved group are deleted.
-func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
+func TestForget_DeletesMessagesOfDissolvedGroup(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(2)
@@ -210,8 +210,8 @@ func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
 		w.must(err)
 		stored := other.ID
 		for _, g := range []groups.ID{g, stored} {
-			sent := w.saysIn(ann, g, "one")
-			w.saysIn(bob, g, "two")
+			sent := w.mustSendIn(ann, g, "one")
+			w.mustSendIn(bob, g, "two")
 			_, err := w.Edit(ctx, ann, In(g), sent.Seq, "three")
 			w.must(err)
 			_, err = w.React(ctx, bob, In(g), sent.Seq, "👍", true)
@@ -248,21 +248,21 @@ func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
 	})
 }
 
-func TestAnErasedMemberLeavesNoWords(t *testing.T) {
+func TestErase_GroupMemberLeavesNoContent(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		g := w.founded(who[0], who[1])
-		w.saysIn(who[1], g, "secret")
+		w.mustSendIn(who[1], g, "secret")
 		w.must(w.in.Erase(t.Context(), who[1]))
 		w.must(w.Erase(t.Context(), who[1]))
-		if got, want := w.told(who[0], g), "created recalled left"; got != want {
+		if got, want := w.received(who[0], g), "created recalled left"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})
 }
 
 // The rule holds in each batch.
-func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
+func TestSend_MutedOrRemovedMemberIsRefused(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(9)
 		g := w.founded(who[0], who[1:]...)
@@ -310,7 +310,7 @@ func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
 }
 
 // A member does not see a pin of a message that they have deleted for themselves. A recalled message does not count.
-func TestPinsAreOfMessagesThatAreThere(t *testing.T) {
+func TestPins_OnlyExistingMessages(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(2)
@@ -318,7 +318,7 @@ func TestPinsAreOfMessagesThatAreThere(t *testing.T) {
 		g := w.founded(ann, bob)
 		var sent []int64
 		for i := range maxPins {
-			sent = append(sent, w.saysIn(ann, g, fmt.Sprint("pinned ", i)).Seq)
+			sent = append(sent, w.mustSendIn(ann, g, fmt.Sprint("pinned ", i)).Seq)
 		}
 		for _, seq := range sent {
 			w.must(w.Pin(ctx, ann, In(g), seq, true))
@@ -330,7 +330,7 @@ func TestPinsAreOfMessagesThatAreThere(t *testing.T) {
 				t.Errorf("user %d sees %d pinned messages, %v; want %d", slices.Index(who, user), len(pins.Messages), err, want)
 			}
 		}
-		next := w.saysIn(ann, g, "one more").Seq
+		next := w.mustSendIn(ann, g, "one more").Seq
 		wants(t, "one too many", w.Pin(ctx, ann, In(g), next, true), ErrPins)
 		_, err := w.Recall(ctx, ann, In(g), sent[1])
 		w.must(err)
@@ -339,7 +339,7 @@ func TestPinsAreOfMessagesThatAreThere(t *testing.T) {
 }
 
 // A former member learns neither a new name nor the fact that a message was sent.
-func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
+func TestGroup_FormerMemberGetsNoEvents(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(2)
@@ -356,7 +356,7 @@ func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
 			}
 			_, _, err = w.in.Change(ctx, ann, g, groups.Update{Name: new("What Bob must not know, " + what)})
 			w.must(err)
-			w.saysIn(ann, g, "Between us")
+			w.mustSendIn(ann, g, "Between us")
 			then, err := s.Chats(ctx, bob, "1", "", 10)
 			if err != nil || !reflect.DeepEqual(then.Chats, first.Chats) {
 				t.Errorf("%s: who has left sees %+v, %v; and saw %+v", what, then.Chats, err, first.Chats)
@@ -369,13 +369,13 @@ func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
 }
 
 // A transaction that lost a deadlock runs again. It may then find nothing to do, because another one has done it.
-func TestWhatATransactionDidNotCommitIsNotTold(t *testing.T) {
+func TestAround_UncommittedAttemptIsNotPublished(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		g := w.founded(ann, bob)
-		before := w.told(bob, g)
+		before := w.received(bob, g)
 		group, _, err := w.in.Group(ctx, ann, g)
 		w.must(err)
 		phantom := groups.Change{Group: group, By: ann, Notes: []groups.Note{{By: ann, What: api.SystemAllMuted}}}
@@ -388,11 +388,11 @@ func TestWhatATransactionDidNotCommitIsNotTold(t *testing.T) {
 			wants(t, "the first try", err, lost)
 			return w.sql.inTx(ctx, func(context.Context, *sqldb.Tx) error { return nil })
 		}))
-		if got := w.told(bob, g); got != before {
+		if got := w.received(bob, g); got != before {
 			t.Errorf("a member sees %q, want %q", got, before)
 		}
-		w.saysIn(ann, g, "One")
-		if got, want := w.told(bob, g), before+" One"; got != want {
+		w.mustSendIn(ann, g, "One")
+		if got, want := w.received(bob, g), before+" One"; got != want {
 			t.Errorf("after a message a member sees %q, want %q", got, want)
 		}
 	})

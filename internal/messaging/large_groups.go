@@ -19,8 +19,8 @@ import (
 // client that is behind then lists messages, and Redis has them. Marks change no number that a client could compare, so
 // they are published themselves.
 
-// publishMissed publishes the progress of conversations to all members, and members' own marks to the usual receivers. It is
-// the projection's Late.
+// publishMissed publishes the progress of conversations to all members, and members' own marks to the usual receivers.
+// It is the projection's Late.
 func (s *Service) publishMissed(ctx context.Context, changes []change) error {
 	var directIDs, groupIDs []ConversationID
 	var own []memberKey
@@ -68,11 +68,11 @@ func (s *Service) publishMissed(ctx context.Context, changes []change) error {
 	return nil
 }
 
-// progressInterval is the time during which messages of a large group are gathered before connected members get the chat's
-// progress. The events are then spread over the same time, in progressTurns turns, and other nodes wait as long before they
-// publish for the same group. Each member costs an event, so this bounds the cost of a busy group. Without the turns,
-// other events would wait for a thousand sockets. maxProgressTurn is the largest number of events in a turn, so that the events
-// of many groups do not pile up.
+// progressInterval is the time during which messages of a large group are gathered before connected members get the
+// chat's progress. The events are then spread over the same time, in progressTurns turns, and other nodes wait as long
+// before they publish for the same group. Each member costs an event, so this bounds the cost of a busy group. Without
+// the turns, other events would wait for a thousand sockets. maxProgressTurn is the largest number of events in a turn,
+// so that the events of many groups do not pile up.
 const (
 	progressInterval = 500 * time.Millisecond
 	progressTurns    = 50
@@ -90,8 +90,9 @@ func (p progress) merge(to progress) progress {
 	return to
 }
 
-// pendingProgress are the groups whose progress this node has not published yet. They are large groups with new messages, and
-// any group whose commits reached Redis late. If the node dies first, its unsent events are lost; see above.
+// pendingProgress are the groups whose progress this node has not published yet. They are large groups with new
+// messages, and any group whose commits reached Redis late. If the node dies first, its unsent events are lost; see
+// above.
 type pendingProgress struct {
 	mu    sync.Mutex
 	due   map[ConversationID]progress

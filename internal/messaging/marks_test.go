@@ -53,7 +53,7 @@ func TestMarks_ShowOnlyWhatViewerMaySee(t *testing.T) {
 				w.must(err)
 			}
 			for range 4 {
-				w.says(viewer, reader, "Hi")
+				w.mustSend(viewer, reader, "Hi")
 			}
 			if c.blocks {
 				w.must(w.social.Block(ctx, reader, viewer))

@@ -13,7 +13,7 @@ func TestReactions_FormsOfOneEmojiAreOne(t *testing.T) {
 		ctx := t.Context()
 		who := w.join(2)
 		ann, bob := who[0], who[1]
-		w.says(ann, bob, "Hi")
+		w.mustSend(ann, bob, "Hi")
 		_, err := w.React(ctx, ann, With(bob), 1, "\u2764", true)
 		w.must(err)
 		conv := mustBetween(w, ann, bob)

@@ -221,8 +221,8 @@ func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n 
 	return list, groupChats, unread, nil
 }
 
-// chat returns a chat of a user. It returns errIncomplete if Redis does not have all chats, and ErrChat if the chat does
-// not exist.
+// chat returns a chat of a user. It returns errIncomplete if Redis does not have all chats, and ErrChat if the chat
+// does not exist.
 func (s *redisStore) chat(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
 	st, _, err := s.read(ctx, user, chat, nil)
 	return st, err

@@ -16,20 +16,20 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-func TestSearchFindsWhatWasSaid(t *testing.T) {
+func TestSearch_FindsMessages(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
-		w.says(ann, bob, "See you at Eight, in the CAFÉ")
-		w.says(bob, ann, "明天早上八点见面，好吗？")
-		w.says(ann, eve, "eight o'clock")
-		w.says(bob, eve, "not for Ann: eight")
-		w.says(bob, ann, "recalled eight")
-		w.says(bob, ann, "hidden eight")
+		w.mustSend(ann, bob, "See you at Eight, in the CAFÉ")
+		w.mustSend(bob, ann, "明天早上八点见面，好吗？")
+		w.mustSend(ann, eve, "eight o'clock")
+		w.mustSend(bob, eve, "not for Ann: eight")
+		w.mustSend(bob, ann, "recalled eight")
+		w.mustSend(bob, ann, "hidden eight")
 		_, _, err := w.Send(ctx, bob, With(ann), api.Send{ClientID: "image", Content: api.Content{Kind: api.MessageImage, Media: &api.Media{URL: "https://example.org/a.png", Alt: "eight dogs"}}})
 		w.must(err)
-		w.says(bob, ann, "was nine")
+		w.mustSend(bob, ann, "was nine")
 		_, err = w.Recall(ctx, bob, With(ann), 3)
 		w.must(err)
 		w.must(w.Hide(ctx, ann, With(bob), 4))
@@ -75,9 +75,9 @@ func TestSearchFindsWhatWasSaid(t *testing.T) {
 	})
 }
 
-// TestPagesOfASearchAreWhole compares the pages of searches with all messages. Each call reads a few messages only.
+// TestSearch_PagesAreComplete compares the pages of searches with all messages. Each call reads a few messages only.
 // Each message is found once, newest first.
-func TestPagesOfASearchAreWhole(t *testing.T) {
+func TestSearch_PagesAreComplete(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(6)
@@ -86,7 +86,7 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 		for range 150 {
 			peer := who[1+dice.IntN(5)]
 			reply := []string{"yes", "no", "perhaps"}[dice.IntN(3)]
-			w.says(who[0], peer, reply)
+			w.mustSend(who[0], peer, reply)
 		}
 		// Some messages have the same time.
 		_, err := w.sql.db.ExecContext(ctx, "UPDATE messages SET at = at - at % 20")
@@ -141,7 +141,7 @@ func BenchmarkSearch(b *testing.B) {
 				w := newWorld(b, e.Open(b), redistest.Open(b, "embedded"), Settings{MessagesFrom: "everybody"})
 				who := w.join(11)
 				for i := range 10 {
-					w.says(who[0], who[i+1], "first")
+					w.mustSend(who[0], who[i+1], "first")
 					conv, err := w.between(b.Context(), who[0], who[i+1])
 					w.must(err)
 					w.must(w.sql.inTx(b.Context(), func(ctx context.Context, tx *sqldb.Tx) error {

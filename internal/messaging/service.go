@@ -205,19 +205,19 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 	return found[key], nil
 }
 
-// Send stores a message to another user or a group and returns it after its commit. duplicate reports that it was stored
-// already. It returns ErrMessage if the message to forward does not exist, and ErrReused if the client id belongs to
-// other content. The other errors are ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused, ErrYouBlock, ErrChat,
-// ErrFile, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, accounts.ErrNoUser, webhooks.ErrRefused,
+// Send stores a message to another user or a group and returns it after its commit. duplicate reports that it was
+// stored already. It returns ErrMessage if the message to forward does not exist, and ErrReused if the client id
+// belongs to other content. The other errors are ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused, ErrYouBlock,
+// ErrChat, ErrFile, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, accounts.ErrNoUser, webhooks.ErrRefused,
 // webhooks.ErrAway and ErrStore.
 func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, duplicate bool, err error) {
 	defer errs.Wrap(&err, "messaging.Send %s", from)
 	return s.send(ctx, from, to, in, false)
 }
 
-// Post is [Service.Send] for the backend. It ignores the receiver's policy, and a mute of the sender in a group. A block
-// between the two users still refuses the message. After-hooks receive the message, before-hooks do not. A system message
-// has only a text. It appears in the name of from, who need not know of it.
+// Post is [Service.Send] for the backend. It ignores the receiver's policy, and a mute of the sender in a group. A
+// block between the two users still refuses the message. After-hooks receive the message, before-hooks do not. A system
+// message has only a text. It appears in the name of from, who need not know of it.
 func (s *Service) Post(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, duplicate bool, err error) {
 	defer errs.Wrap(&err, "messaging.Post %s", from)
 	return s.send(ctx, from, to, in, true)
@@ -279,8 +279,8 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	return got.response(to), got.duplicate, nil
 }
 
-// askSend asks the backend for a verdict on a message that the rules allow. The verdict may change its content. Its errors
-// are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and webhooks.ErrAway.
+// askSend asks the backend for a verdict on a message that the rules allow. The verdict may change its content. Its
+// errors are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and webhooks.ErrAway.
 func (s *Service) askSend(ctx context.Context, req *sending) error {
 	if !s.hooks.Asks(api.BeforeMessage) {
 		return nil
@@ -303,8 +303,8 @@ func (s *Service) askSend(ctx context.Context, req *sending) error {
 	return err
 }
 
-// storedResponse returns the response of an earlier request if the message is now refused, or the message that it forwards no
-// longer exists.
+// storedResponse returns the response of an earlier request if the message is now refused, or the message that it
+// forwards no longer exists.
 func (s *Service) storedResponse(ctx context.Context, req sending, refused error) (api.Sent, error) {
 	switch errs.KindOf(refused) {
 	case errs.Forbidden, errs.NotFound, errs.Conflict:

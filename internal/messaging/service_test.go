@@ -136,8 +136,8 @@ func text(id, s string) api.Send {
 	return api.Send{ClientID: id, Content: api.Content{Kind: api.MessageText, Text: s}}
 }
 
-// says sends a text that must be accepted.
-func (w *world) says(from, to accounts.ID, s string) api.Sent {
+// mustSend sends a text that must be accepted.
+func (w *world) mustSend(from, to accounts.ID, s string) api.Sent {
 	w.t.Helper()
 	got, _, err := w.Send(w.t.Context(), from, With(to), text(ids.New[message]().String(), s))
 	w.must(err)
@@ -195,18 +195,18 @@ func wants(t testing.TB, what string, err, want error) {
 	}
 }
 
-func TestTwoPeopleTalk(t *testing.T) {
+func TestDirectChat_Conversation(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(3)
 		ann, bob := who[0], who[1]
 		_, err := w.Chat(ctx, ann, With(bob))
 		wants(t, "a chat without a message", err, ErrChat)
-		if got := w.says(ann, bob, "Hi"); got.Seq != 1 || got.Chat != With(bob).String() {
+		if got := w.mustSend(ann, bob, "Hi"); got.Seq != 1 || got.Chat != With(bob).String() {
 			t.Errorf("got %+v", got)
 		}
-		w.says(bob, ann, "Hello")
-		w.says(ann, bob, "你好")
+		w.mustSend(bob, ann, "Hello")
+		w.mustSend(ann, bob, "你好")
 		for _, side := range [][2]accounts.ID{{ann, bob}, {bob, ann}} {
 			w.wantReads(side[0], side[1], "Hi", "Hello", "你好")
 		}
@@ -259,7 +259,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 		if all, err := w.Chats(ctx, ann, "", "", 10); err != nil || len(all.Chats) != 0 {
 			t.Errorf("a cleared chat is in the list: %+v, %v", all, err)
 		}
-		w.says(bob, ann, "Still there?")
+		w.mustSend(bob, ann, "Still there?")
 		w.wantReads(ann, bob, "Still there?")
 		if all, err := w.Chats(ctx, ann, "", "", 10); err != nil || len(all.Chats) != 1 || all.Unread != 1 {
 			t.Errorf("got %+v, %v", all, err)
@@ -269,7 +269,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 	})
 }
 
-func TestAMessageThatIsSentTwiceIsOne(t *testing.T) {
+func TestSend_RetryIsOneMessage(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		other := newWorld(t, w.sql.db, w.redis, Settings{MessagesFrom: "everybody"})
@@ -305,7 +305,7 @@ func TestAMessageThatIsSentTwiceIsOne(t *testing.T) {
 	})
 }
 
-func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
+func TestSend_SeqHasNoGaps(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		nodes := []*world{w, newWorld(t, w.sql.db, w.redis, Settings{MessagesFrom: "everybody"})}
 		who := w.join(4)
@@ -340,7 +340,7 @@ func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
 	})
 }
 
-func TestWhoMayWrite(t *testing.T) {
+func TestSend_Rights(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(3)
@@ -382,7 +382,7 @@ func TestWhoMayWrite(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoMessageIsRefusedAndChangesNothing(t *testing.T) {
+func TestSend_InvalidMessageChangesNothing(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
 	deep := strings.Repeat("[", 11) + strings.Repeat("]", 11)
@@ -423,7 +423,7 @@ func TestWhatIsNoMessageIsRefusedAndChangesNothing(t *testing.T) {
 	in.ReplyTo = 1
 	_, _, err = w.Send(t.Context(), who[0], With(who[1]), in)
 	wants(t, "a reply to nothing", err, ErrReply)
-	w.says(who[0], who[1], "first")
+	w.mustSend(who[0], who[1], "first")
 	for _, emoji := range []string{"", "x", "ⒻⓊⒸⓀ", "🇫🇺🇨🇰", "👍👍👍👍👍👍👍👍", "👍🏽🏽", "㈱", "👍\u200D"} {
 		_, err = w.React(t.Context(), who[0], With(who[1]), 1, emoji, true)
 		wants(t, fmt.Sprintf("reaction %q", emoji), err, ErrEmoji)
@@ -433,10 +433,10 @@ func TestWhatIsNoMessageIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestMessagesAreRefusedWhenTheyAreTooOldToChange(t *testing.T) {
+func TestChange_TooLateIsRefused(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody", EditFor: time.Nanosecond, RecallFor: time.Nanosecond})
 	who := w.join(2)
-	w.says(who[0], who[1], "Hi")
+	w.mustSend(who[0], who[1], "Hi")
 	if _, err := w.sql.db.ExecContext(t.Context(), "UPDATE messages SET at = at - 1000"); err != nil {
 		t.Fatal(err)
 	}
@@ -447,12 +447,12 @@ func TestMessagesAreRefusedWhenTheyAreTooOldToChange(t *testing.T) {
 }
 
 // A transaction that needs a second connection may hold the last one itself.
-func TestAChangeTakesOneConnection(t *testing.T) {
+func TestChange_UsesOneConnection(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody", EditFor: time.Hour, RecallFor: time.Hour})
 	who := w.join(2)
-	w.says(who[0], who[1], "Hi")
+	w.mustSend(who[0], who[1], "Hi")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait forever
 	defer cancel()
 	chat := With(who[1])
@@ -517,9 +517,9 @@ func (r *replica) sync(w *world, user, peer accounts.ID) {
 	}
 }
 
-// TestClientsThatSyncHaveWhatThereIs runs random actions of two users. Clients that synchronise from time to time are
+// TestSync_ClientsAgreeWithServer runs random actions of two users. Clients that synchronise from time to time are
 // compared with a fresh read, and a fresh read with a simple model.
-func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
+func TestSync_ClientsAgreeWithServer(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		for seed := range uint64(*histories) {
 			r := rand.New(rand.NewPCG(seed, 3))
@@ -605,7 +605,7 @@ func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 	})
 }
 
-func TestReactionsHaveOneOrder(t *testing.T) {
+func TestReactions_HaveOneOrder(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
@@ -809,7 +809,7 @@ func (m *model) sees(side int) (out []string) {
 }
 
 // A response may have been lost before a block.
-func TestWhatWasTakenIsAcknowledgedAgain(t *testing.T) {
+func TestSend_StoredMessageIsAcknowledgedAgain(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(2)
@@ -830,7 +830,7 @@ func TestWhatWasTakenIsAcknowledgedAgain(t *testing.T) {
 }
 
 // The event has the message's present state, as its rev states.
-func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
+func TestSend_RetryPublishesReactions(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 		ctx := t.Context()
@@ -841,10 +841,10 @@ func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
 		_, err = w.React(ctx, bob, With(ann), first.Seq, "👍", true)
 		w.must(err)
 		bubble.Sleep(time.Second)
-		var told atomic.Value
+		var received atomic.Value
 		_, leave := w.bus.Listen(ctx, bob.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 			if e.Type == api.EventMessageNew {
-				told.Store(string(e.Data))
+				received.Store(string(e.Data))
 			}
 		}})
 		defer leave()
@@ -857,35 +857,35 @@ func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
 		w.must(err)
 		want, err := json.Marshal(list.Messages[0])
 		w.must(err)
-		if got := told.Load(); got != string(want) || len(list.Messages[0].Reactions) != 1 {
+		if got := received.Load(); got != string(want) || len(list.Messages[0].Reactions) != 1 {
 			t.Errorf("told is %v, want %s", got, want)
 		}
 	})
 }
 
 // If the message changes, the user gets only the chat's progress.
-func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
+func TestHide_HiddenMessageIsNotPublished(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 		ctx := t.Context()
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
 		g := w.founded(bob, ann, eve)
-		w.says(bob, ann, "secret")
-		w.says(bob, ann, "secret")
-		first, second := w.saysIn(bob, g, "secret").Seq, w.saysIn(bob, g, "secret").Seq
+		w.mustSend(bob, ann, "secret")
+		w.mustSend(bob, ann, "secret")
+		first, second := w.mustSendIn(bob, g, "secret").Seq, w.mustSendIn(bob, g, "secret").Seq
 		w.must(w.Hide(ctx, ann, With(bob), 1))
 		w.must(w.Hide(ctx, ann, In(g), first))
 		bubble.Sleep(2 * time.Second) // these events are published
 
 		var mu sync.Mutex
-		heard := map[string]string{}
+		received := map[string]string{}
 		for name, channel := range map[string]string{"ann": ann.String(), "bob": bob.String(), "eve": eve.String(), "open": api.GroupChannel(g.String())} {
 			_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				if e.Type == api.EventChatStands || strings.Contains(string(e.Data), "secret") {
 					mu.Lock()
 					defer mu.Unlock()
-					heard[name] += e.Type + " "
+					received[name] += e.Type + " "
 				}
 				var reached api.ChatStands
 				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil && reached.Seq < 2 {
@@ -899,10 +899,10 @@ func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
 			bubble.Sleep(2 * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
-			if fmt.Sprint(heard) != fmt.Sprint(want) {
-				t.Errorf("%s: heard %v, want %v", what, heard, want)
+			if fmt.Sprint(received) != fmt.Sprint(want) {
+				t.Errorf("%s: got %v, want %v", what, received, want)
 			}
-			clear(heard)
+			clear(received)
 		}
 		reacts := func(by accounts.ID, chat ChatRef, seq int64, emoji string) {
 			t.Helper()
@@ -927,24 +927,24 @@ func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
 }
 
 // An event that reports earlier messages must not reveal it either.
-func TestWhoHidesReceiptsTellsNobodyWhenTheyRead(t *testing.T) {
+func TestReceipts_HiddenMarksAreNotPublished(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 		ctx := t.Context()
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		for range 3 {
-			w.says(ann, bob, "Hi")
+			w.mustSend(ann, bob, "Hi")
 		}
 		var mu sync.Mutex
-		heard := map[accounts.ID]string{}
+		received := map[accounts.ID]string{}
 		for _, user := range who {
 			_, leave := w.bus.Listen(ctx, user.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				var mark api.ChatMark
 				if e.Type == api.EventChatMarked && json.Unmarshal(e.Data, &mark) == nil {
 					mu.Lock()
 					defer mu.Unlock()
-					heard[user] += fmt.Sprintf("%d of %d, ", mark.Read, mark.Delivered)
+					received[user] += fmt.Sprintf("%d of %d, ", mark.Read, mark.Delivered)
 				}
 			}})
 			defer leave()
@@ -968,20 +968,20 @@ func TestWhoHidesReceiptsTellsNobodyWhenTheyRead(t *testing.T) {
 		marks(3, 0)
 		mu.Lock()
 		defer mu.Unlock()
-		if got, want := heard[ann], "3 of 3, "; got != want {
+		if got, want := received[ann], "3 of 3, "; got != want {
 			t.Errorf("the other is told %q, want %q", got, want)
 		}
-		if got, want := heard[bob], "0 of 1, 1 of 1, 2 of 2, 2 of 2, 2 of 3, 3 of 3, "; got != want {
+		if got, want := received[bob], "0 of 1, 1 of 1, 2 of 2, 2 of 2, 2 of 3, 3 of 3, "; got != want {
 			t.Errorf("the reader's own devices are told %q, want %q", got, want)
 		}
 	})
 }
 
 // Line ends of all systems are stored alike.
-func TestLinesOfAMessageEndAlike(t *testing.T) {
+func TestSend_NormalizesLineEnds(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
-	w.says(who[0], who[1], "One\r\n\ttwo\r\n")
+	w.mustSend(who[0], who[1], "One\r\n\ttwo\r\n")
 	w.wantReads(who[1], who[0], "One\n\ttwo")
 	_, err := w.Edit(t.Context(), who[0], With(who[1]), 1, "One\r\nthree")
 	w.must(err)
@@ -989,16 +989,16 @@ func TestLinesOfAMessageEndAlike(t *testing.T) {
 }
 
 // The user's other devices get the event even if the device that changed the settings has disconnected.
-func TestWhatIsSetForAChatIsToldThoughWhoSetItIsGone(t *testing.T) {
+func TestSet_PublishedAfterCallerDisconnects(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{MessagesFrom: "everybody"})
 		who := w.join(2)
-		w.says(who[0], who[1], "Hi")
-		var told atomic.Int64
+		w.mustSend(who[0], who[1], "Hi")
+		var received atomic.Int64
 		_, leave := w.bus.Listen(t.Context(), who[0].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 			if e.Type == api.EventChatUpdated {
-				told.Add(1)
+				received.Add(1)
 			}
 		}})
 		defer leave()
@@ -1010,24 +1010,24 @@ func TestWhatIsSetForAChatIsToldThoughWhoSetItIsGone(t *testing.T) {
 			t.Errorf("what was committed is called a failure: %v", err)
 		}
 		bubble.Sleep(time.Second)
-		if n := told.Load(); n != 1 {
+		if n := received.Load(); n != 1 {
 			t.Errorf("the user's other devices were told %d times", n)
 		}
 	})
 }
 
-func TestASettingOfOneDeviceLeavesThoseOfAnother(t *testing.T) {
+func TestSetSettings_AbsentFieldsStay(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		ann := w.join(1)[0]
 		var mu sync.Mutex
-		var heard []api.ChatSettings
+		var received []api.ChatSettings
 		_, leave := w.bus.Listen(ctx, ann.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 			var to api.ChatSettings
 			if e.Type == api.EventChatSettings && json.Unmarshal(e.Data, &to) == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				heard = append(heard, to)
+				received = append(received, to)
 			}
 		}})
 		defer leave()
@@ -1053,18 +1053,18 @@ func TestASettingOfOneDeviceLeavesThoseOfAnother(t *testing.T) {
 		eventually.Equal(t, "what her devices hear", fmt.Sprint(want), func() string {
 			mu.Lock()
 			defer mu.Unlock()
-			return fmt.Sprint(heard)
+			return fmt.Sprint(received)
 		})
 	})
 }
 
-func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
+func TestErase_KeepsSeqWithoutContent(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(2)
 		ann, bob := who[0], who[1]
-		w.says(ann, bob, "secret")
-		w.says(bob, ann, "kept")
+		w.mustSend(ann, bob, "secret")
+		w.mustSend(bob, ann, "kept")
 		_, err := w.Edit(ctx, ann, With(bob), 1, "secret two")
 		w.must(err)
 		_, err = w.React(ctx, ann, With(bob), 2, "👍", true)
@@ -1087,15 +1087,15 @@ func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 }
 
 // With more messages than one page.
-func TestWhoSyncsLearnsOfEachMessageOfAnErasedUser(t *testing.T) {
+func TestErase_SyncListsEachMessage(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		const sent = maxChanges + 20
 		for range sent {
-			w.says(ann, bob, "secret")
+			w.mustSend(ann, bob, "secret")
 		}
-		w.says(bob, ann, "kept")
+		w.mustSend(bob, ann, "kept")
 		_, err := w.React(t.Context(), ann, With(bob), sent+1, "👍", true)
 		w.must(err)
 		var client replica
@@ -1115,22 +1115,22 @@ func TestWhoSyncsLearnsOfEachMessageOfAnErasedUser(t *testing.T) {
 }
 
 // Also if the message that it forwards no longer exists.
-func TestAForwardedMessageThatIsSentAgainIsTheSame(t *testing.T) {
+func TestForward_RetryIsSameMessage(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
 		g := w.founded(ann, bob)
-		inGroup := w.saysIn(ann, g, "in the group")
+		inGroup := w.mustSendIn(ann, g, "in the group")
 		for what, source := range map[string]struct {
 			from api.MessageRef
 			end  func()
 		}{
-			"recalled": {api.MessageRef{Chat: With(ann).String(), Seq: w.says(ann, bob, "one").Seq}, func() {
+			"recalled": {api.MessageRef{Chat: With(ann).String(), Seq: w.mustSend(ann, bob, "one").Seq}, func() {
 				_, err := w.Recall(ctx, ann, With(bob), 1)
 				w.must(err)
 			}},
-			"deleted for the sender":   {api.MessageRef{Chat: With(ann).String(), Seq: w.says(ann, bob, "two").Seq}, func() { w.must(w.Hide(ctx, bob, With(ann), 2)) }},
+			"deleted for the sender":   {api.MessageRef{Chat: With(ann).String(), Seq: w.mustSend(ann, bob, "two").Seq}, func() { w.must(w.Hide(ctx, bob, With(ann), 2)) }},
 			"in a group that was left": {api.MessageRef{Chat: In(g).String(), Seq: inGroup.Seq}, func() { w.must(w.in.Leave(ctx, bob, g)) }},
 		} {
 			in := api.Send{ClientID: ids.New[message]().String(), Forward: &source.from}

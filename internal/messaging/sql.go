@@ -346,8 +346,8 @@ func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.
 	return found, s.addReactions(ctx, q, found)
 }
 
-// searchChunk returns the next messages of chats in a search, up to n of each, backwards. It omits messages that the user
-// has deleted for themselves.
+// searchChunk returns the next messages of chats in a search, up to n of each, backwards. It omits messages that the
+// user has deleted for themselves.
 func (s *sqlStore) searchChunk(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
 	var text strings.Builder
 	var args []any

@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// eraseFromChats erases the user from up to n chats, and finally the user's settings. It returns the chats. drop removes the
-// files of messages.
+// eraseFromChats erases the user from up to n chats, and finally the user's settings. It returns the chats. drop
+// removes the files of messages.
 func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, drop func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)

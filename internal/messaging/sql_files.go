@@ -75,7 +75,8 @@ func (s *sqlStore) filesInUse(ctx context.Context, tx *sqldb.Tx, list []transfer
 	return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT DISTINCT file FROM message_files WHERE file IN (?)", bun.List(list)))
 }
 
-// visibleFile selects the messages with a file that a user sees. Its arguments are the user, the file, and the user again.
+// visibleFile selects the messages with a file that a user sees. Its arguments are the user, the file, and the user
+// again.
 const visibleFile = ` FROM message_files f JOIN chat_members m ON m.conversation = f.conversation AND m.user_id = ?
 	WHERE f.file = ? AND m.gone = 0 AND f.seq > m.cleared_seq
 	AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq)`

@@ -12,7 +12,7 @@ import (
 )
 
 // Also if a page ends among rows that have changed at the same time.
-func TestAReplayReadsEachRowOnce(t *testing.T) {
+func TestChangedSince_ReadsEachRowOnce(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })

@@ -24,9 +24,9 @@ type ActiveConversation struct {
 	after accounts.ID // the last of its members that was read
 }
 
-// ActiveSince returns up to n conversations with messages since a time, behind after, in the order of their last changes.
-// A late commit may have an earlier time than a conversation that was returned before. Therefore callers read again
-// from some seconds before.
+// ActiveSince returns up to n conversations with messages since a time, behind after, in the order of their last
+// changes. A late commit may have an earlier time than a conversation that was returned before. Therefore callers read
+// again from some seconds before.
 func ActiveSince(ctx context.Context, q sqldb.Querier, since time.Time, after ActiveConversation, n int) ([]ActiveConversation, error) {
 	rows, err := q.QueryContext(ctx, `SELECT id, changed, kind, seq FROM conversations WHERE changed >= ? AND (changed > ? OR changed = ? AND id > ?)
 		AND last_at >= ? ORDER BY changed, id LIMIT ?`, max(since.UnixMilli(), after.Changed), after.Changed, after.Changed, after.Conv, since.UnixMilli(), n)

@@ -19,7 +19,7 @@ func TestChats_SyncWaitsForSlowCommitOfAnotherNode(t *testing.T) {
 		slow, w := newWorld(t, db, rdb, Settings{MessagesFrom: "everybody"}), newWorld(t, db, rdb, Settings{MessagesFrom: "everybody"})
 		who := w.join(2)
 		ann, bob := who[0], who[1]
-		w.says(ann, bob, "Hi")
+		w.mustSend(ann, bob, "Hi")
 		w.listed(bob)
 		bubble.Sleep(time.Minute)
 
@@ -67,7 +67,7 @@ func TestChat_VersionGrowsWithOwnChangesOnly(t *testing.T) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		g := w.founded(ann, bob)
-		w.says(ann, bob, "Hi")
+		w.mustSend(ann, bob, "Hi")
 		w.listed(ann)
 		plain := w.fromSQL()
 		for _, chat := range []ChatRef{With(bob), In(g)} {

@@ -112,7 +112,7 @@ func short(t testing.TB, e events.Event) string {
 	return fmt.Sprintf("%s %s", e.Type, data.User)
 }
 
-func TestBothSidesHearWhatConcernsThem(t *testing.T) {
+func TestEvents_BothSides(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: time.Hour}, func(t *testing.T, w *world) {
 		// On one node, because another node may not subscribe yet and would miss events.
 		ctx := t.Context()
@@ -177,7 +177,7 @@ func TestBothSidesHearWhatConcernsThem(t *testing.T) {
 	})
 }
 
-func TestWhoAskEachOtherHearOfItAtOnce(t *testing.T) {
+func TestEvents_MutualRequests(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		a, b := w.listen(who[0]), w.listen(who[1])
@@ -190,7 +190,7 @@ func TestWhoAskEachOtherHearOfItAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhoIsLeftHearsOfAnErasure(t *testing.T) {
+func TestEvents_Erasure(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(5)
 		ann, bob, eve, dan, kim := who[0], who[1], who[2], who[3], who[4]
@@ -209,7 +209,7 @@ func TestWhoIsLeftHearsOfAnErasure(t *testing.T) {
 }
 
 // Events are published even if the caller disconnects or names cannot be read.
-func TestEventsGoOutWhateverBecomesOfTheNames(t *testing.T) {
+func TestPublish_WithoutNames(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(4)
@@ -241,7 +241,7 @@ func TestEventsGoOutWhateverBecomesOfTheNames(t *testing.T) {
 }
 
 // Programs next to the server receive the events through Redis.
-func TestEventsAreOnTheUsersChannel(t *testing.T) {
+func TestPublish_UsersChannel(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(2)

@@ -23,7 +23,7 @@ func (w *world) takesRequests(user accounts.ID, yes bool) {
 	w.must(err)
 }
 
-func TestWhomOneCannotAsk(t *testing.T) {
+func TestAsk_Refusals(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(4)
@@ -62,7 +62,7 @@ func TestWhomOneCannotAsk(t *testing.T) {
 	})
 }
 
-func TestWhoAskEachOtherAreFriendsAtOnce(t *testing.T) {
+func TestAsk_MutualRequestsMakeFriends(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		other := w.neighbour()
 		who := w.join(2)
@@ -96,7 +96,7 @@ func TestWhoAskEachOtherAreFriendsAtOnce(t *testing.T) {
 	})
 }
 
-func TestABlockEndsEverythingAndUnblockingBringsNothingBack(t *testing.T) {
+func TestBlock_EndsRelationsForGood(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(4)
@@ -143,7 +143,7 @@ func TestABlockEndsEverythingAndUnblockingBringsNothingBack(t *testing.T) {
 	})
 }
 
-func TestLimits(t *testing.T) {
+func TestLimits_AreEnforced(t *testing.T) {
 	eachEngine(t, Settings{Friends: 2, RequestsOut: 2, RequestsIn: 3, Blocks: 2}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(8)
@@ -184,7 +184,7 @@ func TestLimits(t *testing.T) {
 }
 
 // A count without a lock would allow several at once.
-func TestLimitsHoldForManyAtOnce(t *testing.T) {
+func TestLimits_HoldForConcurrentCalls(t *testing.T) {
 	eachEngine(t, Settings{Friends: 1, RequestsOut: 1, RequestsIn: 1, Blocks: 1}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
 		who := w.join(6)
@@ -230,7 +230,7 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 	})
 }
 
-func TestNotesAtOnceAllStay(t *testing.T) {
+func TestUpdateFriend_ConcurrentFieldsAllStay(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		other := w.neighbour()
 		who := w.join(2)
@@ -254,7 +254,7 @@ func TestNotesAtOnceAllStay(t *testing.T) {
 }
 
 // An expired request disappears before the job closes it.
-func TestWhatWaitsBetweenTwoIsToldOfEitherSide(t *testing.T) {
+func TestPendingBetween_BothDirections(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(5)
 		ann, bob, eve, dan := who[0], who[1], who[2], who[3]
@@ -284,7 +284,7 @@ func TestWhatWaitsBetweenTwoIsToldOfEitherSide(t *testing.T) {
 	})
 }
 
-func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
+func TestExpiredRequest_CountsForNothing(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: time.Hour, RequestsOut: 1, RequestsIn: 1}, func(t *testing.T, w *world) {
 		who := w.join(4)
 		ann, bob := who[0], who[1]
@@ -309,7 +309,7 @@ func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
 }
 
 // A stale cache names the sender. In the meantime the direction may have changed.
-func TestOnesOwnRequestIsNotAmongThoseReceived(t *testing.T) {
+func TestReceived_OmitsOwnRequest(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(2)
@@ -324,7 +324,7 @@ func TestOnesOwnRequestIsNotAmongThoseReceived(t *testing.T) {
 	})
 }
 
-func TestARequestExpires(t *testing.T) {
+func TestExpire_ClosesRequests(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: 2 * time.Hour}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
 		who := w.join(5)
@@ -376,7 +376,7 @@ func TestARequestExpires(t *testing.T) {
 	})
 }
 
-func TestManyRequestsExpireInBatches(t *testing.T) {
+func TestExpire_WorksInBatches(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{RequestLife: time.Hour, RequestsOut: 1000})
 		who := w.join(sweepBatch + 21)
@@ -394,7 +394,7 @@ func TestManyRequestsExpireInBatches(t *testing.T) {
 	})
 }
 
-func TestTheRedDot(t *testing.T) {
+func TestUnread_RedDot(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
 		who := w.join(6)
@@ -436,7 +436,7 @@ func TestTheRedDot(t *testing.T) {
 }
 
 // Clocks of nodes differ and move back. A request after the last look is unread.
-func TestARequestAfterALookIsUnreadWhateverTheClockSays(t *testing.T) {
+func TestUnread_RequestAfterSeenDespiteClock(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(3)
@@ -453,7 +453,7 @@ func TestARequestAfterALookIsUnreadWhateverTheClockSays(t *testing.T) {
 	})
 }
 
-func TestPagesOfAList(t *testing.T) {
+func TestFriends_Pages(t *testing.T) {
 	eachEngine(t, Settings{RequestsOut: 1000}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(24)
@@ -606,7 +606,7 @@ func (d *device) same() {
 	}
 }
 
-func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
+func TestChanges_OnlyThoseSinceVersion(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(8)
@@ -680,7 +680,7 @@ func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestOfAFormerFriendNothingIsKeptButThatThereWasOne(t *testing.T) {
+func TestUnfriend_DeletesContentOfRow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(2)
@@ -700,7 +700,7 @@ func TestOfAFormerFriendNothingIsKeptButThatThereWasOne(t *testing.T) {
 	})
 }
 
-func TestWhatIsOldIsForgottenInBatchesAndNothingElse(t *testing.T) {
+func TestPrune_DeletesOldRowsInBatches(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		ctx, who := t.Context(), w.join(2)
@@ -740,7 +740,7 @@ func TestWhatIsOldIsForgottenInBatchesAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestErasingLeavesNothing(t *testing.T) {
+func TestErase_LeavesNothing(t *testing.T) {
 	eachEngine(t, Settings{RequestsOut: 1000}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
 		who := w.join(12)
@@ -789,7 +789,7 @@ func TestErasingLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestManyFriendsAreErasedInBatches(t *testing.T) {
+func TestErase_WorksInBatches(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{RequestsOut: 1000, RequestsIn: 1000})
 		who := w.join(sweepBatch + 12)
@@ -822,7 +822,7 @@ func TestManyFriendsAreErasedInBatches(t *testing.T) {
 	})
 }
 
-func TestWhoWasRefusedOrWithdrewWaitsBeforeAskingAgain(t *testing.T) {
+func TestAsk_Cooldown(t *testing.T) {
 	eachEngine(t, Settings{CooldownRefused: 24 * time.Hour, CooldownWithdrawn: 10 * time.Minute}, func(t *testing.T, w *world) {
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]

@@ -338,7 +338,7 @@ func (w *world) totals(when string, user accounts.ID, want Totals) {
 	}
 }
 
-func TestTwoBecomeFriends(t *testing.T) {
+func TestFriendship_EndToEnd(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
 		who := w.join(3)
@@ -406,7 +406,7 @@ func TestTwoBecomeFriends(t *testing.T) {
 	})
 }
 
-func TestRelationsAreForAHundredAndBothHalvesCount(t *testing.T) {
+func TestRelations_UpToHundredUsers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(MaxRelations + 2)
@@ -426,7 +426,7 @@ func TestRelationsAreForAHundredAndBothHalvesCount(t *testing.T) {
 }
 
 // The records of a try that lost a deadlock must be discarded.
-func TestATransactionThatIsRunAgainTellsOnce(t *testing.T) {
+func TestChange_RetriedTransactionPublishesOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(2)
@@ -451,7 +451,7 @@ func TestATransactionThatIsRunAgainTellsOnce(t *testing.T) {
 }
 
 // A COMMIT without a response may still take effect. Until that is settled, no node may cache the earlier state.
-func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
+func TestChange_LostCommitResponseLeavesNoStaleCache(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(2)
@@ -471,7 +471,7 @@ func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
 }
 
 // The node without Redis never returns.
-func TestABlockOfANodeThatHadNoRedisHoldsOnTheOthers(t *testing.T) {
+func TestBlock_FromNodeWithoutRedisReachesOthers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		wire, ahead := memory.Wire(), new(atomic.Int64)
@@ -499,7 +499,7 @@ func TestABlockOfANodeThatHadNoRedisHoldsOnTheOthers(t *testing.T) {
 	})
 }
 
-func TestAChangeThatIsMadeAgainDropsWhatIsOld(t *testing.T) {
+func TestChange_RepeatDropsStaleCache(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(3)

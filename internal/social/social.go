@@ -205,8 +205,8 @@ func checkRoom(mine, theirs int, limits Settings) error {
 	return nil
 }
 
-// stateAfterBlock returns the state of a pending request after a block. The other user cannot distinguish it from a normal refusal
-// or withdrawal.
+// stateAfterBlock returns the state of a pending request after a block. The other user cannot distinguish it from a
+// normal refusal or withdrawal.
 func (r Request) stateAfterBlock(blocker accounts.ID) State {
 	if r.From == blocker {
 		return Withdrawn

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-func TestWhatComesOfAsking(t *testing.T) {
+func TestPairState_AskResult(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	me, them := ids.New[accounts.User](), ids.New[accounts.User]()
 	limits := Settings{RequestsOut: 3, RequestsIn: 5}
@@ -53,7 +53,7 @@ func TestWhatComesOfAsking(t *testing.T) {
 	}
 }
 
-func TestThereIsRoomForAFriendMore(t *testing.T) {
+func TestCheckRoom(t *testing.T) {
 	for _, c := range []struct {
 		mine, theirs int
 		want         error
@@ -64,7 +64,7 @@ func TestThereIsRoomForAFriendMore(t *testing.T) {
 	}
 }
 
-func TestABlockEndsARequestAsIfItHadEndedByItself(t *testing.T) {
+func TestStateAfterBlock_EqualsNormalEnd(t *testing.T) {
 	ann, bob := ids.New[accounts.User](), ids.New[accounts.User]()
 	r := Request{From: ann, To: bob}
 	if got := r.stateAfterBlock(ann); got != Withdrawn {
@@ -75,7 +75,7 @@ func TestABlockEndsARequestAsIfItHadEndedByItself(t *testing.T) {
 	}
 }
 
-func TestUsersOfRowsAreThereOnce(t *testing.T) {
+func TestUsersOf_OmitsDuplicates(t *testing.T) {
 	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
 	got := usersOf([]edge{{a, b}, {b, a}, {a, b}, {b, a}}, func(m edge) accounts.ID { return m.user })
 	if len(got) != 2 || got[0] == got[1] {
@@ -83,14 +83,14 @@ func TestUsersOfRowsAreThereOnce(t *testing.T) {
 	}
 }
 
-func TestAPairIsOneWhoeverComesFirst(t *testing.T) {
+func TestPairOf_IgnoresOrder(t *testing.T) {
 	a, b := ids.New[accounts.User](), ids.New[accounts.User]()
 	if pairOf(a, b) != pairOf(b, a) || pairOf(a, b) == pairOf(a, a) || len(pairOf(a, b)) != 24 {
 		t.Errorf("got %q and %q", pairOf(a, b), pairOf(b, a))
 	}
 }
 
-func TestWhatIsNotedIsTrimmedAndChecked(t *testing.T) {
+func TestFriendUpdate_CleanTrimsAndValidates(t *testing.T) {
 	str := func(s string) *string { return &s }
 	num := func(n int) *int { return &n }
 	n, err := FriendUpdate{Remark: str("  Bobby "), Order: num(-1_000_000)}.clean()
@@ -124,7 +124,7 @@ func TestWhatIsNotedIsTrimmedAndChecked(t *testing.T) {
 	}
 }
 
-func TestSettingsOutsideTheirBoundsAreAllNamed(t *testing.T) {
+func TestSettings_ValidateNamesAllFaults(t *testing.T) {
 	if err := (Settings{}).Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}

@@ -135,7 +135,7 @@ func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 	}
 }
 
-func TestWhateverIsDoneAtOnceEverybodyAgreesAfterwards(t *testing.T) {
+func TestStorm_ConcurrentChangesAgree(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +150,7 @@ func TestWhateverIsDoneAtOnceEverybodyAgreesAfterwards(t *testing.T) {
 }
 
 // During the storm, Redis is emptied, killed and restarted many times.
-func TestWhateverHappensToRedisEverybodyAgreesAfterwards(t *testing.T) {
+func TestStorm_RedisFailuresAgree(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -211,7 +211,7 @@ func (w *world) back() {
 	w.wait()
 }
 
-func TestWithoutRedisEverythingIsAnsweredFromSQL(t *testing.T) {
+func TestWithoutRedis_ReadsUseSQL(t *testing.T) {
 	ahead, server := new(atomic.Int64), redistest.Server(t)
 	w := newWorld(t, openSQL(t, sqldbtest.Engine{Name: "sqlite"}, ahead), redistest.Open(t, server.URL), ahead, Settings{}, 0).wait()
 	who := w.join(5)
@@ -245,7 +245,7 @@ func TestWithoutRedisEverythingIsAnsweredFromSQL(t *testing.T) {
 }
 
 // A node that dies after its commit leaves its fences, so no reader gets the earlier state.
-func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
+func TestCrash_BeforeRedisLeavesNoStaleCache(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		other := w.neighbour()
 		who := w.join(4)
@@ -277,7 +277,7 @@ func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
 	})
 }
 
-func TestAWarmCheckIsOneCommandAndNoSQL(t *testing.T) {
+func TestIsFriend_WarmIsOneCommand(t *testing.T) {
 	ahead, server := new(atomic.Int64), redistest.Server(t)
 	w := newWorld(t, openSQL(t, sqldbtest.Engine{Name: "sqlite"}, ahead), redistest.Open(t, server.URL), ahead, Settings{}, unhurried).wait()
 	who := w.join(101)
@@ -356,7 +356,7 @@ func TestAWarmCheckIsOneCommandAndNoSQL(t *testing.T) {
 }
 
 // A change updates the loaded caches of both users, so that they are not loaded again.
-func TestAChangeAppliesItselfToWhatIsLoaded(t *testing.T) {
+func TestChange_UpdatesLoadedCollections(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.join(4)
