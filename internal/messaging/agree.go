@@ -195,16 +195,16 @@ func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn
 
 // settle ends what the projection began at a time. After a commit it applies the change to Redis. A change without a
 // conversation changed nothing, and at is zero if nothing was begun.
-func (s *Service) settle(ctx context.Context, at time.Time, made change, err error) {
+func (s *Service) settle(ctx context.Context, at time.Time, applied change, err error) {
 	switch {
 	case at.IsZero():
-	case made.conv.IsZero():
+	case applied.conv.IsZero():
 		s.projection.Done(at)
 	case err == nil:
-		s.apply(ctx, []time.Time{at}, made)
+		s.apply(ctx, []time.Time{at}, applied)
 	default:
-		made.steps = nil // they may not be committed
-		s.failed(at, made, err)
+		applied.steps = nil // they may not be committed
+		s.settleFailed(at, applied, err)
 	}
 }
 

@@ -85,7 +85,7 @@ func (w *world) agrees(plain *Service, user accounts.ID, chats []ChatRef, since 
 	differ := func(what string, got, want any, err, wantErr error) {
 		w.t.Helper()
 		if !reflect.DeepEqual(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-			w.t.Fatalf("%s: Redis says\n%+v, %v; SQL says\n%+v, %v", what, got, err, want, wantErr)
+			w.t.Fatalf("%s: Redis has\n%+v, %v; SQL has\n%+v, %v", what, got, err, want, wantErr)
 		}
 	}
 	for _, from := range []string{"", fmt.Sprint(since.UnixMilli())} {
@@ -351,7 +351,7 @@ func TestReads_AreCountedBySource(t *testing.T) {
 		w.reads(who[0], who[2])
 		reg := prometheus.NewRegistry()
 		w.metrics = newMetrics(reg)
-		look := func() (redis, sql float64) {
+		check := func() (redis, sql float64) {
 			_, err := w.Chats(t.Context(), who[0], "", "", 10)
 			w.must(err)
 			w.wantReads(who[0], who[1], "Hi")
@@ -361,13 +361,13 @@ func TestReads_AreCountedBySource(t *testing.T) {
 			from := families[0].GetMetric() // in sorted order
 			return from[0].GetCounter().GetValue(), from[1].GetCounter().GetValue()
 		}
-		if redis, sql := look(); redis != 3 || sql != 0 {
+		if redis, sql := check(); redis != 3 || sql != 0 {
 			t.Errorf("%v reads were answered by Redis, and %v by SQL", redis, sql)
 		}
 		_, err := w.List(t.Context(), who[0], With(who[2]), Range{Before: 2, Limit: 10}) // Redis does not have the first message
 		w.must(err)
 		wire.Refuse()
-		if redis, sql := look(); redis != 3 || sql != 4 {
+		if redis, sql := check(); redis != 3 || sql != 4 {
 			t.Errorf("with Redis away %v reads were answered by Redis, and %v by SQL", redis, sql)
 		}
 	})

@@ -35,7 +35,7 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 			return nil, err
 		}
 		m.chatSeq = v.seq
-		v.count(m)
+		v.updateUncounted(m)
 		m.rev, err = s.sql.bump(ctx, tx, v.conversation)
 		if err != nil {
 			return nil, err

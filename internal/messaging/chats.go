@@ -259,7 +259,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	if to.shown(sight) != was.shown(sight) {
 		marked = changed
 	}
-	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: to.read, delivered: to.delivered, changed: changed, marked: marked}, st.kind, at, was})
+	refused, err := s.movedMarks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: to.read, delivered: to.delivered, changed: changed, marked: marked}, st.kind, at, was})
 	s.settleUnaccepted(at, err)
 	return asKind(ctx, cmp.Or(err, refused))
 }

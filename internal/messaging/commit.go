@@ -74,7 +74,7 @@ func newCommitter(s *Service) *groupcommit.Committer[sending, sent] {
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
 		After:    s.afterSend,
-		Failed:   func(req sending, err error) { s.failed(req.since, req.change(), err) },
+		Failed:   func(req sending, err error) { s.settleFailed(req.since, req.change(), err) },
 	})
 }
 
@@ -104,8 +104,8 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 	s.publishSent(results)
 }
 
-// failed settles a change that was announced to the projection and failed.
-func (s *Service) failed(at time.Time, c change, err error) {
+// settleFailed settles a change that was announced to the projection and failed.
+func (s *Service) settleFailed(at time.Time, c change, err error) {
 	if sqldb.IsUnanswered(err) {
 		s.projection.Unsure(at, c)
 	} else {
@@ -229,7 +229,7 @@ func assignSeqs(batch []sending, stored map[sendingKey]message, conversations ma
 		c.lastAt = max(c.lastAt, now) // times have the same order as numbers
 		c.changed = max(c.changed, c.lastAt)
 		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, body: files.body(in), reply: in.reply, at: c.lastAt}
-		c.count(m)
+		c.updateUncounted(m)
 		conversations[in.conv] = c
 		out[i].message, out[i].chatRev, stored[in.key()] = m, c.rev, m
 		fresh = append(fresh, m)
@@ -346,7 +346,7 @@ func newMarker(s *Service) *groupcommit.Committer[marking, error] {
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
 		After:    s.afterMarks,
-		Failed:   func(in marking, err error) { s.failed(in.since, in.change(), err) },
+		Failed:   func(in marking, err error) { s.settleFailed(in.since, in.change(), err) },
 	})
 }
 

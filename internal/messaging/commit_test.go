@@ -96,7 +96,7 @@ func TestBusyRow_LeavesConnectionsToMessages(t *testing.T) {
 		})
 	}
 	ended := time.Now().UnixMilli()
-	eventually.True(t, "the mark to wait for none of those who went without a turn", func() bool {
+	eventually.True(t, "the mark to include callers without a turn", func() bool {
 		var upTo int64
 		marks, err := appliedKey.At().All(t.Context(), w.redis)
 		for _, mark := range marks {
@@ -195,9 +195,9 @@ func TestMark_LostResponseIsRecheckedAndPublished(t *testing.T) {
 	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now, marks{}}
 	_, err = w.commitMarks(t.Context(), []marking{in})
 	w.must(err)
-	w.failed(now, in.change(), driver.ErrBadConn) // a broken connection
+	w.settleFailed(now, in.change(), driver.ErrBadConn) // a broken connection
 	eventually.True(t, "the mark is seen", func() bool { return w.chat(bob, ann).Unread == 0 })
-	eventually.Equal(t, "what is heard of it", map[accounts.ID]api.ChatMark{
+	eventually.Equal(t, "the published marks", map[accounts.ID]api.ChatMark{
 		ann: {Chat: With(bob).String(), User: bob.String(), Read: 1, Delivered: 1},
 		bob: {Chat: With(ann).String(), User: bob.String(), Read: 1, Delivered: 1},
 	}, func() map[accounts.ID]api.ChatMark {

@@ -36,7 +36,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		}
 		if err != nil { // it may be committed, and then the next try finds nothing to do
 			for _, c := range changes {
-				s.failed(at, c, err)
+				s.settleFailed(at, c, err)
 			}
 			return asKind(ctx, err)
 		}

@@ -67,15 +67,15 @@ func (s *Service) publishSent(results []sent) {
 		}
 	}
 	s.bus.Publish(batch)
-	var lookups errgroup.Group
-	lookups.SetLimit(maxConcurrentLookups)
+	var memberReads errgroup.Group
+	memberReads.SetLimit(maxConcurrentLookups)
 	for conv, list := range byGroup {
-		lookups.Go(func() error {
+		memberReads.Go(func() error {
 			s.publishToGroup(s.base, conv, api.EventMessageNew, hasDuplicate[conv], list...)
 			return nil
 		})
 	}
-	_ = lookups.Wait()
+	_ = memberReads.Wait()
 }
 
 // toBoth returns the events of a message for the two users of a chat. A user in unaware does not see the message and
@@ -141,13 +141,13 @@ func (s *Service) publishToGroup(ctx context.Context, conv ConversationID, typ s
 // older than the membership, or the member has deleted it for themselves. Without members, one result is enough.
 func (s *Service) unawareMembers(ctx context.Context, conv ConversationID, typ string, minSeq int64, members []accounts.ID) (map[accounts.ID]int64, error) {
 	if len(members) == 0 {
-		return s.sql.unaware(ctx, conv, minSeq, 1)
+		return s.sql.selectUnaware(ctx, conv, minSeq, 1)
 	}
-	unaware, err := s.sql.unaware(ctx, conv, minSeq, math.MaxInt32)
+	unaware, err := s.sql.selectUnaware(ctx, conv, minSeq, math.MaxInt32)
 	if err != nil || typ != api.EventMessageChanged {
 		return unaware, err
 	}
-	hidden, err := s.sql.unseen(ctx, conv, minSeq, members) // a change concerns one message
+	hidden, err := s.sql.selectUnseen(ctx, conv, minSeq, members) // a change concerns one message
 	for _, user := range hidden {
 		unaware[user] = minSeq
 	}
@@ -233,7 +233,7 @@ func (s *Service) publishChanged(user accounts.ID, chat ChatRef, m message) {
 	ctx, cancel := context.WithTimeout(s.base, batchTimeout)
 	defer cancel()
 	both := []accounts.ID{user, chat.peer}
-	unaware, err := s.sql.unseen(ctx, m.conv, m.seq, both)
+	unaware, err := s.sql.selectUnseen(ctx, m.conv, m.seq, both)
 	if err != nil { // clients get the message when they list changes
 		s.log.Warn("messaging: change published without the message", "chat", m.conv, "err", err)
 		unaware = both

@@ -50,7 +50,7 @@ func (s *Service) lockFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, 
 	if err != nil {
 		return nil, err
 	}
-	have, err := s.sql.filesAt(ctx, tx, sources)
+	references, err := s.sql.filesAt(ctx, tx, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Service) lockFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, 
 		}
 		f, ok := found[id]
 		switch {
-		case in.source != nil && (!ok || have[*in.source] != id):
+		case in.source != nil && (!ok || references[*in.source] != id):
 			refused[in.key()] = ErrRecalled
 		case in.source != nil:
 		case !ok || f.From != in.from:

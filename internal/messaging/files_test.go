@@ -120,7 +120,7 @@ func TestFiles_MessageDescribesItsFile(t *testing.T) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		w.befriend(ann, bob)
-		shot, voice, note := w.upload(ann, "a.png", picture(t)), w.upload(ann, "voice", recording(1500)), w.upload(ann, "note.txt", []byte("hello"))
+		shot, voice, text := w.upload(ann, "a.png", picture(t)), w.upload(ann, "voice", recording(1500)), w.upload(ann, "note.txt", []byte("hello"))
 		send := func(kind string, m api.Media) error {
 			in := withFile(kind, "")
 			in.Media = &m
@@ -130,7 +130,7 @@ func TestFiles_MessageDescribesItsFile(t *testing.T) {
 		// The server ignores the sender's description, except for facts that only the sender has.
 		w.must(send(api.MessageImage, api.Media{File: shot, Width: 7, Name: "evil", Type: "text/html", Alt: "a beach", SHA256: strings.Repeat("0", 64)}))
 		w.must(send(api.MessageVoice, api.Media{File: voice, Duration: 99_000, Waveform: []int{0, 50, 100}}))
-		w.must(send(api.MessageFile, api.Media{File: note, Duration: 5}))
+		w.must(send(api.MessageFile, api.Media{File: text, Duration: 5}))
 		list, err := w.List(t.Context(), bob, With(ann), Range{Limit: 10})
 		w.must(err)
 		var got []string
@@ -157,13 +157,13 @@ func TestFiles_MessageDescribesItsFile(t *testing.T) {
 			m    api.Media
 			want error
 		}{
-			"a note as a picture":      {api.MessageImage, api.Media{File: note}, ErrContent},
+			"a note as a picture":      {api.MessageImage, api.Media{File: text}, ErrContent},
 			"a picture as a recording": {api.MessageVoice, api.Media{File: shot}, ErrContent},
-			"both file and address":    {api.MessageFile, api.Media{File: note, URL: "https://example.org/x"}, ErrContent},
+			"both file and address":    {api.MessageFile, api.Media{File: text, URL: "https://example.org/x"}, ErrContent},
 			"neither":                  {api.MessageFile, api.Media{}, ErrContent},
 			"no id":                    {api.MessageFile, api.Media{File: "../x"}, ErrContent},
 			"one that is not there":    {api.MessageFile, api.Media{File: ids.New[transfers.Transfer]().String()}, ErrFile},
-			"a waveform of a file":     {api.MessageFile, api.Media{File: note, Waveform: []int{1}}, ErrContent},
+			"a waveform of a file":     {api.MessageFile, api.Media{File: text, Waveform: []int{1}}, ErrContent},
 			"a waveform out of bounds": {api.MessageVoice, api.Media{File: voice, Waveform: []int{101}}, ErrContent},
 			"the thumbnails of others": {api.MessageImage, api.Media{URL: "https://example.org/x", Thumbnails: []int{320}}, ErrContent},
 		} {
@@ -236,22 +236,22 @@ func TestFileLink_Rights(t *testing.T) {
 		for _, user := range who {
 			w.wantFetches("a member", user, In(g), sent.Seq, "later", nil)
 		}
-		w.wantFetches("who came later", dan, In(g), early.Seq, "", ErrMessage)
+		w.wantFetches("member who joined later", dan, In(g), early.Seq, "", ErrMessage)
 		link, err := w.FileLink(t.Context(), eve, In(g), sent.Seq, 0)
 		w.must(err)
 		w.must(w.in.Leave(t.Context(), eve, g))
-		w.wantFetches("who has left", eve, In(g), sent.Seq, "", ErrChat)
+		w.wantFetches("member who has left", eve, In(g), sent.Seq, "", ErrChat)
 		if _, err := w.follows(link); !errors.Is(err, transfers.ErrGone) {
-			t.Errorf("who has left, with a link: %v", err)
+			t.Errorf("member who has left, with a link: %v", err)
 		}
 		w.must(w.in.Remove(t.Context(), ann, g, bob))
 		w.wantFetches("its sender, removed", bob, In(g), sent.Seq, "", ErrChat)
 		link, err = w.FileLink(t.Context(), dan, In(g), sent.Seq, 0)
 		w.must(err)
 		w.must(w.Hide(t.Context(), dan, In(g), sent.Seq))
-		w.wantFetches("who has deleted it", dan, In(g), sent.Seq, "", ErrMessage)
+		w.wantFetches("member who has deleted it", dan, In(g), sent.Seq, "", ErrMessage)
 		if _, err := w.follows(link); !errors.Is(err, transfers.ErrGone) {
-			t.Errorf("who has deleted it, with a link: %v", err)
+			t.Errorf("member who has deleted it, with a link: %v", err)
 		}
 		w.wantFetches("of a message without one", ann, In(g), 1, "", ErrNoFile)
 
@@ -277,8 +277,8 @@ func TestFileLink_Rights(t *testing.T) {
 		link, err = w.uploads.Link(t.Context(), dan, file)
 		w.must(err)
 		w.must(w.social.Block(t.Context(), ann, dan))
-		w.wantFetches("who is blocked", dan, With(ann), two.Seq, "", ErrRefused)
-		w.wantFetches("who blocks", ann, With(dan), two.Seq, "", ErrYouBlock)
+		w.wantFetches("user who is blocked", dan, With(ann), two.Seq, "", ErrRefused)
+		w.wantFetches("user who blocks", ann, With(dan), two.Seq, "", ErrYouBlock)
 		wantLinks("over a block", transfers.ErrUnknown, ann, dan)
 		if _, err := w.follows(link); !errors.Is(err, transfers.ErrGone) {
 			t.Errorf("with a link from before the block: %v", err)
@@ -288,14 +288,14 @@ func TestFileLink_Rights(t *testing.T) {
 		_, err = w.Recall(t.Context(), ann, In(g), both.Seq)
 		w.must(err)
 		w.must(w.social.Unblock(t.Context(), ann, dan))
-		w.wantFetches("who is blocked no more", dan, With(ann), two.Seq, "for two", nil)
+		w.wantFetches("user who is blocked no more", dan, With(ann), two.Seq, "for two", nil)
 		link, err = w.FileLink(t.Context(), dan, With(ann), two.Seq, 0)
 		w.must(err)
 		w.must(w.Clear(t.Context(), dan, With(ann)))
 		if _, err := w.follows(link); !errors.Is(err, transfers.ErrGone) {
-			t.Errorf("who has cleared the chat, with a link: %v", err)
+			t.Errorf("member who has cleared the chat, with a link: %v", err)
 		}
-		w.wantFetches("who has cleared the chat", dan, With(ann), two.Seq, "", ErrMessage)
+		w.wantFetches("member who has cleared the chat", dan, With(ann), two.Seq, "", ErrMessage)
 	})
 }
 

@@ -18,7 +18,7 @@ func (w *world) wantWaits(what string, places []Place, at int, want string) {
 	all, err := w.UnreadChats(w.t.Context(), places)
 	w.must(err)
 	got := ""
-	if found, there := all[places[at]]; there {
+	if found, ok := all[places[at]]; ok {
 		got = fmt.Sprint(found.Unread, " ", found.Newest.Text, " ", found.MentionedAt != 0)
 	}
 	if got != want {
@@ -48,16 +48,16 @@ func TestUnreadChats_PerMember(t *testing.T) {
 		w.must(w.Mark(ctx, who[3], In(g), head.seq, 0))
 		_, err = w.Set(ctx, who[4], In(g), api.ChatChange{Muted: new(api.At(w.sql.db.Now().Add(time.Hour)))})
 		w.must(err)
-		w.wantWaits("who has read all but one", places, 1, "1 text 2 false")
-		w.wantWaits("who has deleted the newest", places, 2, "2 text 1 false")
-		w.wantWaits("who has read all", places, 3, "")
-		w.wantWaits("who has muted it", places, 4, "")
+		w.wantWaits("member who has read all but one", places, 1, "1 text 2 false")
+		w.wantWaits("member who has deleted the newest", places, 2, "2 text 1 false")
+		w.wantWaits("member who has read all", places, 3, "")
+		w.wantWaits("member who has muted it", places, 4, "")
 		in := text("mention", "hello")
 		in.Mentions = []string{who[2].String()}
 		_, _, err = w.Send(ctx, owner, In(g), in)
 		w.must(err)
-		w.wantWaits("who is mentioned", places, 2, "3 hello true")
-		w.wantWaits("who is not", places, 1, "2 hello false")
+		w.wantWaits("user who is mentioned", places, 2, "3 hello true")
+		w.wantWaits("user who is not", places, 1, "2 hello false")
 		_, err = w.Recall(ctx, owner, In(g), head.seq+1)
 		w.must(err)
 		w.wantWaits("after a recall", places, 1, "1 text 2 false")
@@ -66,13 +66,13 @@ func TestUnreadChats_PerMember(t *testing.T) {
 		again, _, err := w.Send(ctx, owner, In(g), in)
 		w.must(err)
 		w.mustSendIn(owner, g, "the end")
-		w.wantWaits("who is mentioned in what is unread", places, 1, "3 the end true")
+		w.wantWaits("user who is mentioned in what is unread", places, 1, "3 the end true")
 		w.must(w.Mark(ctx, who[1], In(g), again.Seq, 0))
-		w.wantWaits("who is mentioned in what is read, by none but them", places, 1, "1 the end false")
+		w.wantWaits("user who is mentioned in what is read, by none but them", places, 1, "1 the end false")
 		w.must(w.Clear(ctx, who[2], In(g)))
-		w.wantWaits("who has cleared the chat", places, 2, "")
+		w.wantWaits("member who has cleared the chat", places, 2, "")
 		w.must(w.in.Leave(ctx, who[1], g))
-		w.wantWaits("who has left", places, 1, "")
+		w.wantWaits("member who has left", places, 1, "")
 
 		// Chats of two users, requested together with a group.
 		w.mustSend(who[0], who[3], "you alone")

@@ -61,10 +61,10 @@ func (s *Service) settleGroup(ctx context.Context, at time.Time, update groupUpd
 }
 
 // record applies the change that tx makes to a group to its conversation.
-func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) (update groupUpdate, err error) {
-	id := conversationOf(what.Group.ID)
-	update.change = change{conv: id, kind: group, users: slices.Concat(what.Joined, what.Left)}
-	if what.New {
+func (s *Service) record(ctx context.Context, tx *sqldb.Tx, in groups.Change) (update groupUpdate, err error) {
+	id := conversationOf(in.Group.ID)
+	update.change = change{conv: id, kind: group, users: slices.Concat(in.Joined, in.Left)}
+	if in.New {
 		if err := s.sql.createGroup(ctx, tx, id); err != nil {
 			return update, err
 		}
@@ -77,20 +77,20 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 	if !ok {
 		return update, ErrChat
 	}
-	if what.Group.Dissolved != 0 { // no member sees it now
+	if in.Group.Dissolved != 0 { // no member sees it now
 		if err := s.removeFileReferences(ctx, tx, id); err != nil {
 			return update, err
 		}
 	}
-	c.title = what.Group.Name
+	c.title = in.Group.Name
 	now := tx.Now().UnixMilli()
-	if err := s.sql.join(ctx, tx, c, what.Joined, now); err != nil {
+	if err := s.sql.join(ctx, tx, c, in.Joined, now); err != nil {
 		return update, err
 	}
-	if err := s.sql.leave(ctx, tx, id, what.Left, now); err != nil {
+	if err := s.sql.leave(ctx, tx, id, in.Left, now); err != nil {
 		return update, err
 	}
-	for _, n := range what.Notes {
+	for _, n := range in.Notes {
 		users := make([]string, min(len(n.Users), namedUsers))
 		for i := range users {
 			users[i] = n.Users[i].String()
@@ -101,14 +101,14 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 }
 
 // addSystemMessage adds a system message to a locked conversation.
-func (d *groupUpdate) addSystemMessage(c *conversation, by accounts.ID, what api.System, now int64) {
+func (d *groupUpdate) addSystemMessage(c *conversation, by accounts.ID, event api.System, now int64) {
 	c.seq++
 	c.lastAt = max(c.lastAt, now)
 	c.changed = max(c.changed, c.lastAt)
 	c.uncount(c.seq)
 	// No client can choose such a client_id.
 	m := message{conv: c.id, seq: c.seq, id: ids.New[message](), from: by, clientID: ":" + strconv.FormatInt(c.seq, 10), at: c.lastAt,
-		body: messageBody{Content: api.Content{Kind: api.MessageSystem, System: &what}}}
+		body: messageBody{Content: api.Content{Kind: api.MessageSystem, System: &event}}}
 	d.messages = append(d.messages, m)
 	d.change.steps = append(d.change.steps, step{message: &m, chatRev: c.rev})
 }
@@ -122,14 +122,14 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 	case !slices.Contains(members, user):
 		return ErrChat
 	}
-	what := api.Typing{Chat: In(id).String(), User: user.String(), Typing: typing}
+	event := api.Typing{Chat: In(id).String(), User: user.String(), Typing: typing}
 	if len(members) > maxFanOut { // members of a large group do not need to know who is writing
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(members), func(m accounts.ID) bool { return m == user })
 	sights := s.sights(ctx, user, others)
 	others = slices.DeleteFunc(others, func(m accounts.ID) bool { return !sights[m].Contact })
-	s.publishFleeting(others, api.EventChatTyping, what)
+	s.publishFleeting(others, api.EventChatTyping, event)
 	return nil
 }
 
@@ -221,12 +221,12 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		if err != nil || !changed {
 			return err
 		}
-		what := api.System{Event: api.SystemPinned, Seq: seq}
+		event := api.System{Event: api.SystemPinned, Seq: seq}
 		if !on {
-			what.Event = api.SystemUnpinned
+			event.Event = api.SystemUnpinned
 		}
 		update.change = v.change()
-		update.addSystemMessage(&v.conversation, user, what, tx.Now().UnixMilli())
+		update.addSystemMessage(&v.conversation, user, event, tx.Now().UnixMilli())
 		return s.sql.storeSystemMessages(ctx, tx, v.conversation, update.messages)
 	})
 	s.settleGroup(ctx, at, update, err)

@@ -69,7 +69,7 @@ func TestSend_CostIndependentOfGroupSize(t *testing.T) {
 			return commands, rows
 		}
 		minSeq, spent := math.MaxInt, ""
-		for i, taken := 0, 0; i < 100 && (taken < 10 || minSeq > want); i++ { // background commands may fall in between
+		for i, elapsed := 0, 0; i < 100 && (elapsed < 10 || minSeq > want); i++ { // background commands may fall in between
 			eventually.True(t, "Redis to be trusted", w.projection.Up)
 			commands, rows := count()
 			w.mustSendIn(who[0], g, fmt.Sprint("counted ", i))
@@ -87,7 +87,7 @@ func TestSend_CostIndependentOfGroupSize(t *testing.T) {
 			if !trusted || sum == 0 {
 				continue
 			}
-			if taken++; sum < minSeq {
+			if elapsed++; sum < minSeq {
 				minSeq, spent = sum, fmt.Sprint(each)
 			}
 		}
@@ -131,7 +131,7 @@ func TestLargeGroup_MembersGetProgress(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if got, want := fmt.Sprint(received), fmt.Sprint(map[string]bool{"member " + want: true, "open message.new": true}); got != want {
-				t.Errorf("in a group of %d %s is heard, want %s", size, got, want)
+				t.Errorf("in a group of %d got %s, want %s", size, got, want)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestReaders_RefusedInLargeGroup(t *testing.T) {
 		readers, err := w.Readers(t.Context(), who[0], In(g), seq)
 		wants(t, fmt.Sprint("readers where all of ", size, " have read"), err, want)
 		if want == nil && len(readers.Users) != size-1 {
-			t.Errorf("%d of %d have read, want all but who wrote it", len(readers.Users), size)
+			t.Errorf("%d of %d have read, want all but the sender", len(readers.Users), size)
 		}
 	}
 }
@@ -179,8 +179,8 @@ func TestSend_ReadsMembersOfGroupsConcurrently(t *testing.T) {
 			})
 		}
 		sending.Wait()
-		if took := time.Since(began); took > time.Duration(len(in))*delay/2 {
-			t.Errorf("messages to %d groups are acknowledged after %s, where Redis takes %s", len(in), took, delay)
+		if duration := time.Since(began); duration > time.Duration(len(in))*delay/2 {
+			t.Errorf("messages to %d groups are acknowledged after %s, where Redis takes %s", len(in), duration, delay)
 		}
 	})
 }
@@ -213,7 +213,7 @@ func TestLargeGroup_ManyMessagesPublishProgressOnce(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(received) == 0 || len(received) > 2 || received[len(received)-1] != last {
-			t.Errorf("50 messages up to %d are told as %v; want few, and the last one", last, received)
+			t.Errorf("50 messages up to %d are published as %v; want few, and the last one", last, received)
 		}
 	})
 }
@@ -251,7 +251,7 @@ func TestLargeGroup_NodesPublishInTurn(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(received) < seconds/2 || len(received) > 2*seconds+2 || slices.Max(received) != last {
-			t.Errorf("%d messages in %d seconds are told as %v; want twice a second, and the last one", last, seconds, received)
+			t.Errorf("%d messages in %d seconds are published as %v; want twice a second, and the last one", last, seconds, received)
 		}
 	})
 }
@@ -295,7 +295,7 @@ func TestLargeGroup_EventsPerTurnAreBounded(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(received) != 2 || received[1].Sub(received[0]) < 2*progressInterval-progressInterval/progressTurns {
-			t.Errorf("the first and the last of %d are told at %v, want %s between", len(members), received, 2*progressInterval)
+			t.Errorf("the first and the last of %d got it at %v, want %s between", len(members), received, 2*progressInterval)
 		}
 	})
 }
@@ -334,7 +334,7 @@ func TestPublishMissed_OncePerMember(t *testing.T) {
 		defer mu.Unlock()
 		for i, u := range who {
 			if got := fmt.Sprint(reached[u]); got != fmt.Sprint([]int64{last}) || marks[u] != (i < maxFanOut) {
-				t.Fatalf("member %d of %d is told that the chat stands at %s, want once %d; of marks: %v", i, len(who), got, last, marks[u])
+				t.Fatalf("member %d of %d got the progress %s, want once %d; of marks: %v", i, len(who), got, last, marks[u])
 			}
 		}
 	})
@@ -403,7 +403,7 @@ func TestLargeGroup_ProgressIsPublishedBeforeStop(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if received != 101 {
-			t.Errorf("members are told of a chat up to %d, want 101", received)
+			t.Errorf("members got the progress of a chat up to %d, want 101", received)
 		}
 	})
 }
@@ -438,7 +438,7 @@ func TestLargeGroup_NewMemberGetsLaterProgress(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if received[eve] != last || received[who[1]] != last || received[who[2]] != 0 {
-			t.Errorf("of %d messages who has joined is told %d, a member %d, and who was removed %d", last, received[eve], received[who[1]], received[who[2]])
+			t.Errorf("of %d messages the new member got progress %d, a member %d, and the removed one %d", last, received[eve], received[who[1]], received[who[2]])
 		}
 	})
 }
@@ -496,7 +496,7 @@ func TestGroup_NewMemberGetsNoOlderMessages(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					if fmt.Sprint(received) != fmt.Sprint(want) || rev == 0 {
-						t.Errorf("%s: got %v, want %v; eve is told of rev %d", what, received, want, rev)
+						t.Errorf("%s: got %v, want %v; eve got rev %d", what, received, want, rev)
 					}
 					clear(received)
 				}

@@ -119,7 +119,7 @@ func TestGroup_Conversation(t *testing.T) {
 		}
 		changed, err := w.Chats(ctx, dan, "1", "", 10)
 		if err != nil || len(changed.Chats) != 1 || !changed.Chats[0].Gone || changed.Chats[0].Last != nil || changed.Chats[0].Seq != 0 || changed.Unread != 0 {
-			t.Errorf("what has changed for who has left: %+v, %v", changed, err)
+			t.Errorf("changes for a former member: %+v, %v", changed, err)
 		}
 
 		// Muted, and moderated.
@@ -177,7 +177,7 @@ func TestGroup_Conversation(t *testing.T) {
 		_, err = w.SetSettings(ctx, eve, api.ChatSettingsUpdate{MessagesFrom: new("friends"), Receipts: new(false)})
 		w.must(err)
 		if readers, err = w.Readers(ctx, ann, In(g), c.Seq); err != nil || len(readers.Users) != 0 {
-			t.Errorf("readers who do not show it: %+v, %v", readers, err)
+			t.Errorf("readers with hidden receipts: %+v, %v", readers, err)
 		}
 		wants(t, "a pin by a member", w.Pin(ctx, eve, In(g), c.Seq, true), groups.ErrMay)
 		w.must(w.Pin(ctx, ann, In(g), c.Seq, true))
@@ -295,7 +295,7 @@ func TestSend_MutedOrRemovedMemberIsRefused(t *testing.T) {
 					t.Errorf("%d follows %d", m.Seq, after)
 				}
 				if after = m.Seq; m.System == nil && out[m.From] {
-					t.Errorf("message %d is of a user who was out", m.Seq)
+					t.Errorf("message %d is of a muted or removed user", m.Seq)
 				}
 				if m.System != nil && m.System.Event == api.SystemRemoved {
 					out[m.System.Users[0]] = true
@@ -359,7 +359,7 @@ func TestGroup_FormerMemberGetsNoEvents(t *testing.T) {
 			w.mustSendIn(ann, g, "Between us")
 			then, err := s.Chats(ctx, bob, "1", "", 10)
 			if err != nil || !reflect.DeepEqual(then.Chats, first.Chats) {
-				t.Errorf("%s: who has left sees %+v, %v; and saw %+v", what, then.Chats, err, first.Chats)
+				t.Errorf("%s: the former member sees %+v, %v; and saw %+v", what, then.Chats, err, first.Chats)
 			}
 			if then, err = s.Chats(ctx, bob, fmt.Sprint(left+1), "", 10); err != nil || len(then.Chats) != 0 {
 				t.Errorf("%s: since the user has left there is %+v, %v", what, then.Chats, err)

@@ -125,7 +125,7 @@ func (c *pendingProgress) add(conv ConversationID, p progress) {
 	}
 }
 
-func (c *pendingProgress) take() map[ConversationID]progress {
+func (c *pendingProgress) takeAll() map[ConversationID]progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	due := c.due
@@ -146,7 +146,7 @@ func (s *Service) publishProgress(ctx context.Context) {
 		}
 		last = ctx.Err() != nil // read before the due groups: ctx may end while they are published, and more may be due then
 		var batch []events.Event
-		due := s.pendingProgress.take()
+		due := s.pendingProgress.takeAll()
 		if !last {
 			s.skipClaimed(ctx, due)
 		}

@@ -71,17 +71,17 @@ func parsePosition(s string) (p position, err error) {
 	return p, nil
 }
 
-// searched is one chat in a search. Its unread part is below seq and not newer than at.
-type searched struct {
+// searchedChat is one chat in a search. Its unread part is below seq and not newer than at.
+type searchedChat struct {
 	view
 	at, seq int64
 }
 
-func (c *searched) position() position { return position{c.at, c.id, c.seq} }
+func (c *searchedChat) position() position { return position{c.at, c.id, c.seq} }
 
 // searchedFrom returns a chat in a search that resumes after a position.
-func searchedFrom(v view, from position) *searched {
-	c := &searched{v, min(v.lastAt, from.at), v.seq + 1}
+func searchedFrom(v view, from position) *searchedChat {
+	c := &searchedChat{v, min(v.lastAt, from.at), v.seq + 1}
 	switch n := v.id.Compare(from.conv); {
 	case n < 0: // its messages of that time come before the position
 		c.at = min(c.at, from.at-1)
@@ -142,7 +142,7 @@ func (s *Service) searchWithin(ctx context.Context, r bounds, user accounts.ID, 
 // search merges chats by their next unread position, so that it reads no chat further than necessary. next is the
 // position where another search resumes; it is nil at the end.
 func (s *Service) search(ctx context.Context, r bounds, views []view, query words.Words, from position, limit int) (found []message, next *position, err error) {
-	var open []*searched
+	var open []*searchedChat
 	for _, v := range views {
 		if c := searchedFrom(v, from); c.seq > v.me.cleared+1 {
 			open = append(open, c)
@@ -183,7 +183,7 @@ func (s *Service) search(ctx context.Context, r bounds, views []view, query word
 				c.seq = 0 // the chat has no more messages
 			}
 		}
-		open = slices.DeleteFunc(open, func(c *searched) bool { return c.seq <= c.me.cleared+1 })
+		open = slices.DeleteFunc(open, func(c *searchedChat) bool { return c.seq <= c.me.cleared+1 })
 	}
 	if len(found) > limit {
 		last := found[limit-1].position()

@@ -107,7 +107,7 @@ type Service struct {
 	log             *slog.Logger
 	messages        *groupcommit.Committer[sending, sent]
 	locks           *sqldb.Locks[ConversationID, conversation]
-	marks           *groupcommit.Committer[marking, error]
+	movedMarks      *groupcommit.Committer[marking, error]
 	loader          *groupcommit.Committer[accounts.ID, []state]
 	pairs           pairs
 	base            context.Context //nolint:containedctx // for the work after a commit
@@ -134,7 +134,7 @@ func New(ctx context.Context, cfg Config) *Service {
 		LoadMany: s.sql.settings,
 	})
 	cache.Drops(cfg.Caches, SettingsChanged, s.settings)
-	s.messages, s.marks, s.loader = newCommitter(s), newMarker(s), newLoader(s)
+	s.messages, s.movedMarks, s.loader = newCommitter(s), newMarker(s), newLoader(s)
 	s.locks = sqldb.NewLocks(s.sql.lock, s.sql.lockFree)
 	return s
 }
@@ -148,7 +148,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	var settling, committing sync.WaitGroup
 	settling.Go(func() { _ = s.projection.Run(settle, ready) })
 	settling.Go(func() { s.publishProgress(settle) })
-	committing.Go(func() { _ = s.marks.Run(ctx) })
+	committing.Go(func() { _ = s.movedMarks.Run(ctx) })
 	committing.Go(func() { _ = s.messages.Run(ctx) })
 	committing.Go(func() { _ = s.loader.Run(ctx) })
 	committing.Wait()
@@ -168,24 +168,24 @@ const maxPairs = 1 << 16
 
 // pairs caches the conversation of two users, which never changes.
 type pairs struct {
-	mu sync.Mutex
-	of map[pair]ConversationID
+	mu     sync.Mutex
+	byPair map[pair]ConversationID
 }
 
 func (p *pairs) get(key pair) (ConversationID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id, ok := p.of[key]
+	id, ok := p.byPair[key]
 	return id, ok
 }
 
 func (p *pairs) add(key pair, id ConversationID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.of == nil || len(p.of) >= maxPairs {
-		p.of = map[pair]ConversationID{}
+	if p.byPair == nil || len(p.byPair) >= maxPairs {
+		p.byPair = map[pair]ConversationID{}
 	}
-	p.of[key] = id
+	p.byPair[key] = id
 }
 
 // between returns the conversation of two users, and creates it if there is none.

@@ -364,21 +364,21 @@ func TestSend_Rights(t *testing.T) {
 		wants(t, "a friend", send(ann, bob), nil)
 		_, err := w.SetSettings(ctx, bob, api.ChatSettingsUpdate{MessagesFrom: new("nobody"), Receipts: new(true)})
 		w.must(err)
-		wants(t, "a friend of who takes none", send(ann, bob), ErrRefused)
+		wants(t, "friend of a user who accepts none", send(ann, bob), ErrRefused)
 		_, err = w.React(ctx, ann, With(bob), 1, "👍", true)
-		wants(t, "a reaction to who takes none", err, ErrRefused)
+		wants(t, "reaction to a user who accepts none", err, ErrRefused)
 		_, err = w.SetSettings(ctx, bob, api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(false)})
 		w.must(err)
-		wants(t, "a stranger to who takes all", send(eve, bob), nil)
+		wants(t, "stranger to a user who accepts all", send(eve, bob), nil)
 		w.must(w.Mark(ctx, bob, With(ann), 1, 1))
 		if c := w.chat(ann, bob); c.PeerRead != 0 || c.PeerGot != 0 {
-			t.Errorf("receipts are shown of who hides them: %+v", c)
+			t.Errorf("hidden receipts are shown: %+v", c)
 		}
 		w.must(w.social.Block(ctx, bob, eve))
-		wants(t, "who is blocked", send(eve, bob), ErrRefused)
+		wants(t, "user who is blocked", send(eve, bob), ErrRefused)
 		_, err = w.Edit(ctx, eve, With(bob), 1, "You cannot get rid of me")
-		wants(t, "an edit by who is blocked", err, ErrRefused)
-		wants(t, "who blocks", send(bob, eve), ErrYouBlock)
+		wants(t, "edit by a blocked user", err, ErrRefused)
+		wants(t, "user who blocks", send(bob, eve), ErrYouBlock)
 	})
 }
 
@@ -858,7 +858,7 @@ func TestSend_RetryPublishesReactions(t *testing.T) {
 		want, err := json.Marshal(list.Messages[0])
 		w.must(err)
 		if got := received.Load(); got != string(want) || len(list.Messages[0].Reactions) != 1 {
-			t.Errorf("told is %v, want %s", got, want)
+			t.Errorf("got event %v, want %s", got, want)
 		}
 	})
 }
@@ -969,10 +969,10 @@ func TestReceipts_HiddenMarksAreNotPublished(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if got, want := received[ann], "3 of 3, "; got != want {
-			t.Errorf("the other is told %q, want %q", got, want)
+			t.Errorf("the other user got %q, want %q", got, want)
 		}
 		if got, want := received[bob], "0 of 1, 1 of 1, 2 of 2, 2 of 2, 2 of 3, 3 of 3, "; got != want {
-			t.Errorf("the reader's own devices are told %q, want %q", got, want)
+			t.Errorf("the reader's own devices got %q, want %q", got, want)
 		}
 	})
 }
@@ -1011,7 +1011,7 @@ func TestSet_PublishedAfterCallerDisconnects(t *testing.T) {
 		}
 		bubble.Sleep(time.Second)
 		if n := received.Load(); n != 1 {
-			t.Errorf("the user's other devices were told %d times", n)
+			t.Errorf("the user's other devices got %d events", n)
 		}
 	})
 }
@@ -1050,7 +1050,7 @@ func TestSetSettings_AbsentFieldsStay(t *testing.T) {
 			}
 			want = append(want, step.want)
 		}
-		eventually.Equal(t, "what her devices hear", fmt.Sprint(want), func() string {
+		eventually.Equal(t, "the events of her devices", fmt.Sprint(want), func() string {
 			mu.Lock()
 			defer mu.Unlock()
 			return fmt.Sprint(received)
@@ -1109,7 +1109,7 @@ func TestErase_SyncListsEachMessage(t *testing.T) {
 			}
 		}
 		if m := client.messages[sent+1]; left != 0 || len(client.messages) != sent+1 || len(m.Reactions) != 0 {
-			t.Errorf("a client that syncs still has %d of %d messages of who is erased, and of another one's the reactions %v", left, sent, m.Reactions)
+			t.Errorf("a client that syncs still has %d of %d messages of the erased user, and on another message the reactions %v", left, sent, m.Reactions)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func asKind(ctx context.Context, err error) error {
 type sqlStore struct {
 	db *sqldb.DB
 
-	newPairs, newConversations, newMembers, joined, moved, marks *sqldb.Statement
+	newPairs, newConversations, newMembers, joinedMembers, updatedConversations, movedMarks *sqldb.Statement
 }
 
 var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version", "gone", "marked"}
@@ -44,16 +44,16 @@ func newSQLStore(db *sqldb.DB) *sqlStore {
 	conversations := strings.Split(conversationColumns, ", ")
 	members := sqldb.Upsert{Table: "chat_members", Columns: memberColumns, Key: []string{"user_id", "conversation"}}
 	s := &sqlStore{
-		db:               db,
-		newPairs:         compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"}, Key: []string{"low", "high"}}),
-		newConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
-		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"title", "seq", "last_at", "changed", "uncounted"}}),
-		newMembers:       compile(members),
+		db:                   db,
+		newPairs:             compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"}, Key: []string{"low", "high"}}),
+		newConversations:     compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
+		updatedConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"title", "seq", "last_at", "changed", "uncounted"}}),
+		newMembers:           compile(members),
 	}
 	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})", "marked = {greatest}(marked, {new.marked})", "version = chat_members.version + 1"}
-	s.marks = compile(members)
+	s.movedMarks = compile(members)
 	members.Set = []string{"read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "gone", "version = chat_members.version + 1"}
-	s.joined = compile(members)
+	s.joinedMembers = compile(members)
 	return s
 }
 
@@ -213,7 +213,7 @@ func (s *sqlStore) updateConversations(ctx context.Context, tx *sqldb.Tx, list [
 	for _, c := range list {
 		args = append(args, c.row()...)
 	}
-	_, err := tx.ExecContext(ctx, s.moved.For(len(list)), args...)
+	_, err := tx.ExecContext(ctx, s.updatedConversations.For(len(list)), args...)
 	return err
 }
 
@@ -225,7 +225,7 @@ func (s *sqlStore) mark(ctx context.Context, q interface {
 	for _, m := range list {
 		args = append(args, m.row()...)
 	}
-	_, err := q.ExecContext(ctx, s.marks.For(len(list)), args...)
+	_, err := q.ExecContext(ctx, s.movedMarks.For(len(list)), args...)
 	return err
 }
 
@@ -348,7 +348,7 @@ func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.
 
 // searchChunk returns the next messages of chats in a search, up to n of each, backwards. It omits messages that the
 // user has deleted for themselves.
-func (s *sqlStore) searchChunk(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
+func (s *sqlStore) searchChunk(ctx context.Context, chats []*searchedChat, n int) (map[ConversationID][]message, error) {
 	var text strings.Builder
 	var args []any
 	for i, c := range chats {

@@ -12,7 +12,7 @@ import (
 
 // eraseFromChats erases the user from up to n chats, and finally the user's settings. It returns the chats. drop
 // removes the files of messages.
-func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, drop func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
+func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, removeFiles func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
 		list, err := sqldb.Column[ConversationID](rows, err)
@@ -42,7 +42,7 @@ func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, 
 				return err
 			}
 			if len(own) > 0 {
-				if err := drop(ctx, tx, id, own...); err != nil {
+				if err := removeFiles(ctx, tx, id, own...); err != nil {
 					return err
 				}
 			}

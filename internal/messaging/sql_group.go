@@ -24,7 +24,7 @@ func (s *sqlStore) join(ctx context.Context, tx *sqldb.Tx, c conversation, users
 		for _, u := range chunk {
 			args = append(args, member{user: u, conv: c.id, read: c.seq, delivered: c.seq, cleared: c.seq, changed: now}.row()...)
 		}
-		if _, err := tx.ExecContext(ctx, s.joined.For(len(chunk)), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, s.joinedMembers.For(len(chunk)), args...); err != nil {
 			return err
 		}
 	}
@@ -85,9 +85,9 @@ func (s *sqlStore) readers(ctx context.Context, id ConversationID, without accou
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id", id, seq, seq, without))
 }
 
-// unaware returns up to n members who do not see a message, because they joined or cleared the chat after it. The value
-// is the seq of the last message that the member does not see.
-func (s *sqlStore) unaware(ctx context.Context, id ConversationID, seq int64, n int) (map[accounts.ID]int64, error) {
+// selectUnaware returns up to n members who do not see a message, because they joined or cleared the chat after it. The
+// value is the seq of the last message that the member does not see.
+func (s *sqlStore) selectUnaware(ctx context.Context, id ConversationID, seq int64, n int) (map[accounts.ID]int64, error) {
 	found := map[accounts.ID]int64{}
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, cleared_seq FROM chat_members WHERE conversation = ? AND gone = 0 AND cleared_seq >= ? LIMIT ?", id, seq, n)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -99,8 +99,8 @@ func (s *sqlStore) unaware(ctx context.Context, id ConversationID, seq int64, n 
 	})
 }
 
-// unseen returns the members who have deleted a message for themselves, or cleared the chat after it.
-func (s *sqlStore) unseen(ctx context.Context, id ConversationID, seq int64, members []accounts.ID) ([]accounts.ID, error) {
+// selectUnseen returns the members who have deleted a message for themselves, or cleared the chat after it.
+func (s *sqlStore) selectUnseen(ctx context.Context, id ConversationID, seq int64, members []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, `SELECT user_id FROM hidden_messages WHERE user_id IN (?) AND conversation = ? AND seq = ?
 		UNION SELECT user_id FROM chat_members WHERE user_id IN (?) AND conversation = ? AND cleared_seq >= ?`,
 		bun.List(members), id, seq, bun.List(members), id, seq))

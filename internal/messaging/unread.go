@@ -53,8 +53,8 @@ func (c *conversation) uncount(seqs ...int64) {
 	c.uncounted = slices.Compact(all)
 }
 
-// count updates which messages need no reading by a message that is new or has changed.
-func (c *conversation) count(m message) {
+// updateUncounted updates which messages need no reading by a message that is new or has changed.
+func (c *conversation) updateUncounted(m message) {
 	if m.needsNoReading() {
 		c.uncount(m.seq)
 	} else {

@@ -18,15 +18,15 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// heard collects the events of a user's devices on a node, in short form.
-type heard struct {
+// eventRecorder collects the events of a user's devices on a node, in short form.
+type eventRecorder struct {
 	*world
 	sub      *events.Subscription
 	versions map[string]int64 // of the last event of each thing
 }
 
-func (w *world) listen(user accounts.ID) heard {
-	h := heard{w, w.bus.Subscribe(w.t.Context(), user.String()), map[string]int64{}}
+func (w *world) listen(user accounts.ID) eventRecorder {
+	h := eventRecorder{w, w.bus.Subscribe(w.t.Context(), user.String()), map[string]int64{}}
 	w.t.Cleanup(h.sub.Close)
 	from := events.New("from here", user.String(), time.Now(), []byte("1"))
 	w.bus.Publish([]events.Event{from}) // earlier events may still be on their way
@@ -40,7 +40,7 @@ func (w *world) listen(user accounts.ID) heard {
 }
 
 // expect waits for the wanted events and compares them as type and main data.
-func (h heard) expect(want ...string) {
+func (h eventRecorder) expect(want ...string) {
 	h.t.Helper()
 	var got []string
 	for len(got) < len(want) {
@@ -49,18 +49,18 @@ func (h heard) expect(want ...string) {
 			got = append(got, short(h.t, e))
 			h.newer(e)
 		case <-time.After(patience):
-			h.t.Fatalf("heard %v, want %v", got, want)
+			h.t.Fatalf("got %v, want %v", got, want)
 		}
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		h.t.Errorf("heard %v, want %v", got, want)
+		h.t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 // newer expects a higher version than that of the last event about the same thing.
-func (h heard) newer(e events.Event) {
+func (h eventRecorder) newer(e events.Event) {
 	h.t.Helper()
 	var data struct {
 		User    json.RawMessage
@@ -123,7 +123,7 @@ func TestEvents_BothSides(t *testing.T) {
 		w.must(err)
 		a.expect("requested pending user 0 to user 1")
 		b.expect("requested pending user 0 to user 1", "unread 1")
-		w.asks(ann, bob) // nothing new
+		w.sendRequest(ann, bob) // nothing new
 		w.must(w.Seen(ctx, bob))
 		b.expect("unread 0")
 		w.must(w.Seen(ctx, bob)) // nothing new
@@ -139,7 +139,7 @@ func TestEvents_BothSides(t *testing.T) {
 		w.must(err)
 
 		// A blocked user gets only the end of the friendship, or a refusal.
-		w.asks(eve, bob)
+		w.sendRequest(eve, bob)
 		b.expect("requested pending user 2 to user 1", "unread 1")
 		e.expect("requested pending user 2 to user 1")
 		w.must(w.Block(ctx, bob, ann))
@@ -152,25 +152,25 @@ func TestEvents_BothSides(t *testing.T) {
 		w.must(w.Unblock(ctx, bob, ann))
 		b.expect(`block.removed "` + ann.String() + `"`)
 
-		w.must(w.Withdraw(ctx, bob, w.asks(bob, ann).ID))
-		for _, h := range []heard{a, b} {
+		w.must(w.Withdraw(ctx, bob, w.sendRequest(bob, ann).ID))
+		for _, h := range []eventRecorder{a, b} {
 			want := []string{"requested pending user 1 to user 0", "request_closed withdrawn user 1 to user 0"}
 			if h.sub == a.sub {
 				want = append(want, "unread 1", "unread 0")
 			}
 			h.expect(want...)
 		}
-		w.asks(ann, eve)
+		w.sendRequest(ann, eve)
 		a.expect("requested pending user 0 to user 2")
 		e.expect("requested pending user 0 to user 2", "unread 1")
 		w.pass(time.Hour + time.Second)
 		w.must(w.expire(ctx))
 		a.expect("request_closed expired user 0 to user 2")
 		e.expect("request_closed expired user 0 to user 2", "unread 0")
-		for name, h := range map[string]heard{"Ann": a, "Bob": b, "Eve": e} {
+		for name, h := range map[string]eventRecorder{"Ann": a, "Bob": b, "Eve": e} {
 			select {
 			case e := <-h.sub.C:
-				t.Errorf("%s heard %s, too", name, short(t, e))
+				t.Errorf("%s also got %s", name, short(t, e))
 			default:
 			}
 		}
@@ -181,10 +181,10 @@ func TestEvents_MutualRequests(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(2)
 		a, b := w.listen(who[0]), w.listen(who[1])
-		w.asks(who[0], who[1])
+		w.sendRequest(who[0], who[1])
 		a.expect("requested pending user 0 to user 1")
 		b.expect("requested pending user 0 to user 1", "unread 1")
-		w.asks(who[1], who[0])
+		w.sendRequest(who[1], who[0])
 		a.expect("request_closed accepted user 0 to user 1", "added user 1")
 		b.expect("request_closed accepted user 0 to user 1", "added user 0", "unread 0")
 	})
@@ -194,16 +194,16 @@ func TestEvents_Erasure(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(5)
 		ann, bob, eve, dan, kim := who[0], who[1], who[2], who[3], who[4]
-		w.asks(ann, bob)
-		w.asks(eve, ann)
-		w.must(w.Refuse(t.Context(), dan, w.asks(ann, dan).ID))
+		w.sendRequest(ann, bob)
+		w.sendRequest(eve, ann)
+		w.must(w.Refuse(t.Context(), dan, w.sendRequest(ann, dan).ID))
 		w.befriends(kim, ann)
 		b, e, d, k := w.listen(bob), w.listen(eve), w.listen(dan), w.listen(kim)
 		w.must(w.Erase(t.Context(), ann))
 		b.expect("request_closed withdrawn user 0 to user 1", "unread 0")
 		e.expect("request_closed refused user 2 to user 0")
 		k.expect(`friend.removed "` + ann.String() + `"`)
-		w.asks(dan, eve)
+		w.sendRequest(dan, eve)
 		d.expect("requested pending user 3 to user 2", "unread 0") // and no event about his earlier refusal
 	})
 }
@@ -223,7 +223,7 @@ func TestPublish_WithoutNames(t *testing.T) {
 				w.must(json.Unmarshal(e.Data, &r))
 				return r
 			case <-time.After(patience):
-				t.Fatal("nothing was heard")
+				t.Fatal("no event arrived")
 				return api.FriendRequest{}
 			}
 		}
@@ -262,15 +262,15 @@ func TestPublish_UsersChannel(t *testing.T) {
 		})
 		t.Cleanup(func() { cancel(); listening.Wait() })
 		<-on
-		w.asks(who[0], who[1])
+		w.sendRequest(who[0], who[1])
 		for _, want := range []string{"requested pending user 0 to user 1", "unread 1"} {
 			select {
 			case e := <-got:
 				if e != want {
-					t.Errorf("heard %s, want %s", e, want)
+					t.Errorf("got %s, want %s", e, want)
 				}
 			case <-time.After(patience):
-				t.Fatalf("heard nothing, want %s", want)
+				t.Fatalf("got nothing, want %s", want)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func (w *world) takesRequests(user accounts.ID, yes bool) {
+func (w *world) setAcceptsRequests(user accounts.ID, yes bool) {
 	w.t.Helper()
 	_, err := w.accounts.Update(w.t.Context(), user, accounts.Change{Requests: &yes})
 	w.must(err)
@@ -28,26 +28,26 @@ func TestAsk_Refusals(t *testing.T) {
 		ctx := t.Context()
 		who := w.join(4)
 		ann, bob, shy, gone := who[0], who[1], who[2], who[3]
-		w.takesRequests(shy, false)
+		w.setAcceptsRequests(shy, false)
 		w.exec("UPDATE users SET erased = 1 WHERE id = ?", gone)
 		w.must(w.Block(ctx, bob, ann))
 		for what, c := range map[string]struct {
 			a    Asking
 			want error
 		}{
-			"oneself":           {Asking{User: ann}, ErrSelf},
-			"oneself by card":   {Asking{Card: w.card(ann)}, ErrSelf},
-			"nobody":            {Asking{}, ErrWhom},
-			"user and card":     {Asking{User: bob, Card: w.card(bob)}, ErrWhom},
-			"an unknown card":   {Asking{Card: "x"}, accounts.ErrNoCard},
-			"an unknown user":   {Asking{User: ids.New[accounts.User]()}, accounts.ErrNoUser},
-			"a deleted user":    {Asking{User: gone}, accounts.ErrNoUser},
-			"who takes none":    {Asking{User: shy}, ErrNotAccepting},
-			"who takes none, a": {Asking{Card: w.card(shy)}, ErrNotAccepting},
-			"who blocks":        {Asking{User: bob}, ErrNotAccepting},
-			"with a bad text":   {Asking{User: bob, Message: "\u202e"}, ErrText},
-			"with a bad tag":    {Asking{User: bob, Tag: "\n\x00"}, ErrText},
-			"with a bad source": {Asking{User: bob, Source: "A B"}, ErrSource},
+			"oneself":            {Asking{User: ann}, ErrSelf},
+			"oneself by card":    {Asking{Card: w.card(ann)}, ErrSelf},
+			"nobody":             {Asking{}, ErrWhom},
+			"user and card":      {Asking{User: bob, Card: w.card(bob)}, ErrWhom},
+			"an unknown card":    {Asking{Card: "x"}, accounts.ErrNoCard},
+			"an unknown user":    {Asking{User: ids.New[accounts.User]()}, accounts.ErrNoUser},
+			"a deleted user":     {Asking{User: gone}, accounts.ErrNoUser},
+			"accepts none":       {Asking{User: shy}, ErrNotAccepting},
+			"accepts none, card": {Asking{Card: w.card(shy)}, ErrNotAccepting},
+			"user who blocks":    {Asking{User: bob}, ErrNotAccepting},
+			"with a bad text":    {Asking{User: bob, Message: "\u202e"}, ErrText},
+			"with a bad tag":     {Asking{User: bob, Tag: "\n\x00"}, ErrText},
+			"with a bad source":  {Asking{User: bob, Source: "A B"}, ErrSource},
 		} {
 			_, _, err := w.Ask(ctx, ann, c.a)
 			w.fails(what, err, c.want)
@@ -77,9 +77,9 @@ func TestAsk_MutualRequestsMakeFriends(t *testing.T) {
 				all.Wait()
 			} else {
 				results[0], _, _ = w.Ask(t.Context(), ann, first)
-				w.takesRequests(ann, false) // Bob has a request already, so the setting does not apply to him
+				w.setAcceptsRequests(ann, false) // Bob has a request already, so the setting does not apply to him
 				results[1], _, _ = other.Ask(t.Context(), bob, second)
-				w.takesRequests(ann, true)
+				w.setAcceptsRequests(ann, true)
 			}
 			accepted := slices.IndexFunc(results[:], func(r Request) bool { return r.State == Accepted })
 			if accepted < 0 || results[0].ID != results[1].ID {
@@ -102,7 +102,7 @@ func TestBlock_EndsRelationsForGood(t *testing.T) {
 		who := w.join(4)
 		ann, bob, eve, dan := who[0], who[1], who[2], who[3]
 		w.befriends(ann, bob)
-		mine, theirs := w.asks(ann, eve), w.asks(dan, ann)
+		mine, theirs := w.sendRequest(ann, eve), w.sendRequest(dan, ann)
 		agree(t, who, w)
 		for _, u := range []accounts.ID{bob, eve, dan} {
 			w.must(w.Block(ctx, ann, u))
@@ -136,7 +136,7 @@ func TestBlock_EndsRelationsForGood(t *testing.T) {
 		if w.isFriend(ann, bob) {
 			t.Error("friends again")
 		}
-		w.asks(bob, ann)
+		w.sendRequest(bob, ann)
 		w.fails("oneself", w.Block(ctx, ann, ann), ErrSelf)
 		w.fails("nobody", w.Block(ctx, ann, ids.New[accounts.User]()), accounts.ErrNoUser)
 		agree(t, who, w)
@@ -149,27 +149,27 @@ func TestLimits_AreEnforced(t *testing.T) {
 		who := w.join(8)
 		ann := who[0]
 		w.befriends(ann, who[1], who[2])
-		r := w.asks(who[3], ann)
+		r := w.sendRequest(who[3], ann)
 		_, err := w.Accept(ctx, ann, r.ID, "", "")
 		w.fails("a third friend", err, ErrFull)
 		_, _, err = w.Ask(ctx, ann, Asking{User: who[3]})
-		w.fails("a third friend who has asked", err, ErrFull)
+		w.fails("a third friend", err, ErrFull)
 		if got := w.received(ann, 10); len(got) != 1 || got[0].ID != r.ID {
 			t.Errorf("the request does not wait any more: %v", got)
 		}
-		r = w.asks(ann, who[4])
+		r = w.sendRequest(ann, who[4])
 		_, err = w.Accept(ctx, who[4], r.ID, "", "")
 		w.fails("a third friend of the other", err, ErrOtherFull)
-		w.asks(ann, who[5])
+		w.sendRequest(ann, who[5])
 		_, _, err = w.Ask(ctx, ann, Asking{User: who[6]})
 		w.fails("a third request", err, ErrOutFull)
 		w.must(w.Withdraw(ctx, ann, r.ID))
-		w.asks(ann, who[6])
+		w.sendRequest(ann, who[6])
 
-		w.asks(who[4], ann)
-		w.asks(who[7], ann)
+		w.sendRequest(who[4], ann)
+		w.sendRequest(who[7], ann)
 		_, _, err = w.Ask(ctx, who[6], Asking{User: who[0]}) // Ann has sent a request
-		w.fails("who was asked", err, ErrOtherFull)
+		w.fails("receiver", err, ErrOtherFull)
 		extra := w.join(1)[0]
 		_, _, err = w.Ask(ctx, extra, Asking{User: ann})
 		w.fails("a fourth one that waits", err, ErrNotAccepting)
@@ -197,16 +197,16 @@ func TestLimits_HoldForConcurrentCalls(t *testing.T) {
 				all.Go(func() { results[i] = do([]*world{w, other}[i%2], o) })
 			}
 			all.Wait()
-			did := 0
+			succeeded := 0
 			for _, err := range results {
 				if err == nil {
-					did++
+					succeeded++
 				} else if !errors.Is(err, full) {
 					t.Errorf("%s: got %v, want %v", what, err, full)
 				}
 			}
-			if did != 1 {
-				t.Errorf("%s: %d did, want one", what, did)
+			if succeeded != 1 {
+				t.Errorf("%s: %d did, want one", what, succeeded)
 			}
 		}
 		for range 3 {
@@ -259,8 +259,8 @@ func TestPendingBetween_BothDirections(t *testing.T) {
 		who := w.join(5)
 		ann, bob, eve, dan := who[0], who[1], who[2], who[3]
 		w.befriends(ann, dan)
-		in, out := w.asks(bob, ann), w.asks(ann, eve)
-		w.asks(bob, eve)
+		in, out := w.sendRequest(bob, ann), w.sendRequest(ann, eve)
+		w.sendRequest(bob, eve)
 		waiting := func() map[accounts.ID]RequestID {
 			t.Helper()
 			relations, err := w.Relations(t.Context(), ann, who)
@@ -288,7 +288,7 @@ func TestExpiredRequest_CountsForNothing(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: time.Hour, RequestsOut: 1, RequestsIn: 1}, func(t *testing.T, w *world) {
 		who := w.join(4)
 		ann, bob := who[0], who[1]
-		w.asks(ann, bob)
+		w.sendRequest(ann, bob)
 		agree(t, who, w) // all caches are loaded
 		w.pass(time.Hour + time.Second)
 		if got := w.received(bob, 10); len(got) != 0 {
@@ -301,10 +301,10 @@ func TestExpiredRequest_CountsForNothing(t *testing.T) {
 		if in, out, n := w.received(bob, 10), w.sent(ann, 10), w.unreadOf(bob); len(in)+len(out)+n != 0 {
 			t.Errorf("Bob has %+v and %d unread, Ann sent %+v, want none", in, n, out)
 		}
-		w.totals("who asked", ann, Totals{})
-		w.totals("who was asked", bob, Totals{})
-		w.asks(ann, who[2])
-		w.asks(who[3], bob)
+		w.totals("sender", ann, Totals{})
+		w.totals("receiver", bob, Totals{})
+		w.sendRequest(ann, who[2])
+		w.sendRequest(who[3], bob)
 	})
 }
 
@@ -313,7 +313,7 @@ func TestReceived_OmitsOwnRequest(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(2)
-		w.asks(who[0], who[1])
+		w.sendRequest(who[0], who[1])
 		if got := w.received(who[1], 10); len(got) != 1 {
 			t.Fatalf("got %+v, want the request", got)
 		}
@@ -329,14 +329,14 @@ func TestExpire_ClosesRequests(t *testing.T) {
 		ctx, other := t.Context(), w.neighbour()
 		who := w.join(5)
 		ann, bob := who[0], who[1]
-		r := w.asks(ann, bob)
-		w.asks(who[3], bob)
-		w.asks(who[4], who[3])
+		r := w.sendRequest(ann, bob)
+		w.sendRequest(who[3], bob)
+		w.sendRequest(who[4], who[3])
 		if got := w.unreadOf(bob); got != 2 {
 			t.Errorf("%d unread, want 2", got)
 		}
 		w.pass(time.Hour)
-		late := w.asks(who[2], bob)
+		late := w.sendRequest(who[2], bob)
 		w.must(w.expire(ctx))
 		if got := w.received(bob, 1); len(got) != 3 {
 			t.Errorf("%d requests after an hour, want 3", len(got))
@@ -347,9 +347,9 @@ func TestExpire_ClosesRequests(t *testing.T) {
 		w.fails("accepted too late", err, ErrClosed)
 		w.fails("withdrawn too late", w.Withdraw(ctx, ann, r.ID), ErrClosed)
 		if got := w.sent(ann, 10); len(got) != 0 {
-			t.Errorf("it still waits with who sent it: %v", got)
+			t.Errorf("still pending for the sender: %v", got)
 		}
-		again := w.asks(ann, bob) // before the old one is closed
+		again := w.sendRequest(ann, bob) // before the old one is closed
 		if again.ID == r.ID {
 			t.Error("the old one again")
 		}
@@ -381,7 +381,7 @@ func TestExpire_WorksInBatches(t *testing.T) {
 		w := onSQLite(t, Settings{RequestLife: time.Hour, RequestsOut: 1000})
 		who := w.join(sweepBatch + 21)
 		for _, to := range who[1:] {
-			w.asks(who[0], to)
+			w.sendRequest(who[0], to)
 		}
 		w.pass(time.Hour + time.Second)
 		w.must(w.expire(t.Context()))
@@ -408,18 +408,18 @@ func TestUnread_RedDot(t *testing.T) {
 			agree(t, []accounts.ID{ann}, w, other)
 		}
 		dot(0)
-		w.asks(who[1], ann)
+		w.sendRequest(who[1], ann)
 		dot(1)
-		w.asks(who[1], ann) // the same request
+		w.sendRequest(who[1], ann) // the same request
 		dot(1)
-		r := w.asks(who[2], ann)
+		r := w.sendRequest(who[2], ann)
 		dot(2)
 		w.must(w.Withdraw(ctx, who[2], r.ID))
 		dot(1)
 		w.must(other.Seen(ctx, ann))
 		agree(t, []accounts.ID{ann}, w) // a change on another node takes a moment
 		dot(0)
-		r = w.asks(who[3], ann)
+		r = w.sendRequest(who[3], ann)
 		dot(1)
 		w.must(w.Refuse(ctx, ann, w.received(ann, 10)[1].ID)) // a request that was seen
 		dot(1)
@@ -429,8 +429,8 @@ func TestUnread_RedDot(t *testing.T) {
 		_, err := w.Accept(ctx, ann, r.ID, "", "")
 		w.must(err)
 		dot(0)
-		w.asks(who[4], ann)
-		w.asks(who[5], ann)
+		w.sendRequest(who[4], ann)
+		w.sendRequest(who[5], ann)
 		dot(2)
 	})
 }
@@ -440,10 +440,10 @@ func TestUnread_RequestAfterSeenDespiteClock(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(3)
-		w.asks(who[1], who[0])
+		w.sendRequest(who[1], who[0])
 		w.must(w.Seen(t.Context(), who[0]))
 		w.pass(-time.Hour)
-		w.asks(who[2], who[0])
+		w.sendRequest(who[2], who[0])
 		if n := w.unreadOf(who[0]); n != 1 {
 			t.Errorf("%d unread, want 1", n)
 		}
@@ -507,10 +507,10 @@ func TestFriends_Pages(t *testing.T) {
 
 		bob, others := who[1], w.join(7)
 		for _, o := range others {
-			w.asks(bob, o)
-			w.asks(o, ann)
+			w.sendRequest(bob, o)
+			w.sendRequest(o, ann)
 		}
-		w.must(w.Withdraw(ctx, bob, w.asks(bob, w.join(1)[0]).ID)) // it is no longer in any list
+		w.must(w.Withdraw(ctx, bob, w.sendRequest(bob, w.join(1)[0]).ID)) // it is no longer in any list
 		for _, limit := range []int{1, 3, 7, 8} {
 			out, in := w.sent(bob, limit), w.received(ann, limit)
 			if len(out) != 7 || len(in) != 7 {
@@ -665,7 +665,7 @@ func TestChanges_OnlyThoseSinceVersion(t *testing.T) {
 			t.Errorf("%d removals are remembered", n)
 		}
 		if n := older.sync(100); n != -1 {
-			t.Errorf("who was away too long got %d changes, want to start anew", n)
+			t.Errorf("a device that was offline too long got %d changes, want a reset", n)
 		}
 		older.same()
 		if n := old.sync(100); n != 0 {
@@ -674,7 +674,7 @@ func TestChanges_OnlyThoseSinceVersion(t *testing.T) {
 		old.same()
 		ahead := &device{w, ann, 1000, map[accounts.ID]Friend{}}
 		if n := ahead.sync(100); n != -1 {
-			t.Errorf("a version from the future got %d changes, want to start anew", n)
+			t.Errorf("a version from the future got %d changes, want a reset", n)
 		}
 		ahead.same()
 	})
@@ -725,7 +725,7 @@ func TestPrune_DeletesOldRowsInBatches(t *testing.T) {
 			_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET version = ?", old+1)
 			return err
 		}))
-		w.asks(who[0], who[1])
+		w.sendRequest(who[0], who[1])
 		w.exec("UPDATE friend_requests SET expires = ? WHERE state = 0", long) // it is not closed yet
 		w.must(w.prune(ctx))
 		var friends, requests, waiting int
@@ -748,9 +748,9 @@ func TestErase_LeavesNothing(t *testing.T) {
 		w.befriends(ann, who[1], who[2])
 		w.must(w.Unfriend(ctx, ann, who[2]))
 		w.befriends(who[1], who[2])
-		w.asks(ann, who[3])
-		w.asks(who[4], ann)
-		w.must(w.Refuse(ctx, who[6], w.asks(ann, who[6]).ID))
+		w.sendRequest(ann, who[3])
+		w.sendRequest(who[4], ann)
+		w.must(w.Refuse(ctx, who[6], w.sendRequest(ann, who[6]).ID))
 		w.must(w.Block(ctx, ann, who[7]))
 		w.must(w.Block(ctx, who[8], ann))
 		bob := &device{w, who[1], 0, map[accounts.ID]Friend{}}
@@ -764,7 +764,7 @@ func TestErase_LeavesNothing(t *testing.T) {
 		_, err := w.Accept(ctx, ann, w.received(ann, 1)[0].ID, "", "") // from a device that is not logged out yet
 		w.must(err)
 		_, err = w.Accept(ctx, who[3], w.received(who[3], 1)[0].ID, "", "")
-		w.fails("accepting who is gone", err, accounts.ErrNoUser)
+		w.fails("accept of an erased user", err, accounts.ErrNoUser)
 		agree(t, who, w, other) // all caches are loaded
 
 		w.must(w.Erase(ctx, ann))
@@ -797,7 +797,7 @@ func TestErase_WorksInBatches(t *testing.T) {
 		w.befriends(ann, who[1:]...)
 		more := w.join(2*sweepBatch + 5)
 		for _, u := range more[:sweepBatch+3] {
-			w.asks(u, ann)
+			w.sendRequest(u, ann)
 		}
 		for _, u := range more[sweepBatch+3:] {
 			w.must(w.Block(t.Context(), u, ann))
@@ -817,7 +817,7 @@ func TestErase_WorksInBatches(t *testing.T) {
 				t.Errorf("got %+v", e)
 			}
 		case <-time.After(patience):
-			t.Error("a friend heard nothing")
+			t.Error("a friend got no event")
 		}
 	})
 }
@@ -831,14 +831,14 @@ func TestAsk_Cooldown(t *testing.T) {
 			_, _, err := w.Ask(t.Context(), ann, Asking{User: bob})
 			w.fails("asking again", err, want)
 		}
-		w.must(w.Withdraw(t.Context(), ann, w.asks(ann, bob).ID))
+		w.must(w.Withdraw(t.Context(), ann, w.sendRequest(ann, bob).ID))
 		again(ErrTooSoon)
-		w.asks(ann, eve) // the cooldown is for one pair
-		w.asks(bob, ann)
+		w.sendRequest(ann, eve) // the cooldown is for one pair
+		w.sendRequest(bob, ann)
 		again(nil) // Bob has sent a request, so they are friends at once
 		w.must(w.Unfriend(t.Context(), ann, bob))
 		w.pass(10 * time.Minute)
-		r := w.asks(ann, bob)
+		r := w.sendRequest(ann, bob)
 		w.must(w.Refuse(t.Context(), bob, r.ID))
 		w.pass(24*time.Hour - time.Second)
 		again(ErrTooSoon)
@@ -850,6 +850,6 @@ func TestAsk_Cooldown(t *testing.T) {
 		}
 		w.must(w.Withdraw(t.Context(), ann, w.sent(ann, 10)[0].ID))
 		w.pass(24 * time.Hour)
-		w.asks(ann, bob)
+		w.sendRequest(ann, bob)
 	})
 }

@@ -161,7 +161,7 @@ func (w *world) fails(what string, err, want error) {
 	}
 }
 
-func (w *world) asks(from, to accounts.ID) Request {
+func (w *world) sendRequest(from, to accounts.ID) Request {
 	w.t.Helper()
 	r, _, err := w.Ask(w.t.Context(), from, Asking{User: to})
 	w.must(err)
@@ -171,7 +171,7 @@ func (w *world) asks(from, to accounts.ID) Request {
 func (w *world) befriends(a accounts.ID, others ...accounts.ID) {
 	w.t.Helper()
 	for _, b := range others {
-		r := w.asks(a, b)
+		r := w.sendRequest(a, b)
 		if _, err := w.Accept(w.t.Context(), b, r.ID, "", ""); err != nil {
 			w.t.Fatal(err)
 		}
@@ -389,7 +389,7 @@ func TestFriendship_EndToEnd(t *testing.T) {
 		w.fails("a friend asks", err, ErrAlready)
 		w.must(w.Block(ctx, ann, eve))
 		w.totals("one friend and a block", ann, Totals{Friends: 1, Blocks: 1})
-		w.totals("who is blocked blocks nobody", eve, Totals{})
+		w.totals("user who is blocked blocks nobody", eve, Totals{})
 		agree(t, who, w, other)
 
 		w.must(w.Unfriend(ctx, ann, bob))

@@ -68,10 +68,10 @@ func TestStateAfterBlock_EqualsNormalEnd(t *testing.T) {
 	ann, bob := ids.New[accounts.User](), ids.New[accounts.User]()
 	r := Request{From: ann, To: bob}
 	if got := r.stateAfterBlock(ann); got != Withdrawn {
-		t.Errorf("who asked blocks: %s", got)
+		t.Errorf("sender blocks: %s", got)
 	}
 	if got := r.stateAfterBlock(bob); got != Refused {
-		t.Errorf("who was asked blocks: %s", got)
+		t.Errorf("receiver blocks: %s", got)
 	}
 }
 

@@ -225,7 +225,7 @@ func TestWithoutRedis_ReadsUseSQL(t *testing.T) {
 	w.befriends(eve, ann)
 	w.must(w.Unfriend(t.Context(), ann, bob))
 	w.must(w.Block(t.Context(), ann, bob))
-	w.asks(who[3], ann)
+	w.sendRequest(who[3], ann)
 	if w.unreadOf(ann) != 1 || len(w.received(ann, 10)) != 1 || w.isFriend(ann, bob) || !w.isFriend(ann, eve) {
 		t.Error("killed: what was done is not seen")
 	}
@@ -251,7 +251,7 @@ func TestCrash_BeforeRedisLeavesNoStaleCache(t *testing.T) {
 		who := w.join(4)
 		ann, bob := who[0], who[1]
 		w.befriends(ann, bob)
-		w.asks(who[2], ann)
+		w.sendRequest(who[2], ann)
 		agree(t, who, w, other) // all caches are loaded
 		died := errors.New("died")
 		func() {
@@ -297,7 +297,7 @@ func TestIsFriend_WarmIsOneCommand(t *testing.T) {
 			}
 			return 0
 		}},
-		{"IsFriend, who is none", map[string]int{"hmget": 1}, func() int {
+		{"IsFriend of another user", map[string]int{"hmget": 1}, func() int {
 			if w.isFriend(ann, who[8]) {
 				return 0
 			}
@@ -363,13 +363,13 @@ func TestChange_UpdatesLoadedCollections(t *testing.T) {
 		ann, bob := who[0], who[1]
 		w.befriends(ann, who[2])
 		w.befriends(bob, who[2])
-		w.asks(who[3], bob)
+		w.sendRequest(who[3], bob)
 		agree(t, who, w)
 		loads := func() uint64 {
 			return w.rel.friends.Stats().Loads + w.rel.pending.Stats().Loads
 		}
 		before := loads()
-		r := w.asks(ann, bob)
+		r := w.sendRequest(ann, bob)
 		_, err := w.Accept(ctx, bob, r.ID, "", "")
 		w.must(err)
 		remark := "dear"
@@ -380,7 +380,7 @@ func TestChange_UpdatesLoadedCollections(t *testing.T) {
 		}
 		w.must(w.Block(ctx, bob, who[2]))
 		if w.isFriend(bob, who[2]) || w.isFriend(who[2], bob) {
-			t.Error("friends with who is blocked")
+			t.Error("friends with a blocked user")
 		}
 		if n := loads() - before; n != 0 {
 			t.Errorf("%d loads, want none", n)
