@@ -8,7 +8,7 @@ type Problem struct {
 	Type   string         `json:"type" example:"about:blank#checkin.day_closed"`                                                              // a URI that identifies the problem; "about:blank#CODE"
 	Title  string         `json:"title" example:"Conflict"`                                                                                   // the status in words
 	Status int            `json:"status" example:"409"`                                                                                       // the HTTP status
-	Detail string         `json:"detail,omitempty" example:"Check-in is for today, and for a few minutes after midnight for the day before."` // one sentence for people
+	Detail string         `json:"detail,omitempty" example:"Check-in for this day is closed. Check in for today."` // one sentence for people
 	Code   string         `json:"code" example:"checkin.day_closed"`                                                                          // stable, for machines: "auth.bad_credentials"
 	Errors []ProblemField `json:"errors,omitempty"`                                                                                           // faults of parts of the input
 }

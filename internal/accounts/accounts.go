@@ -123,22 +123,22 @@ type Caller struct {
 // Errors of the domain.
 var (
 	ErrName           = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")
-	ErrBio            = errs.New(errs.Invalid, "account.bio_invalid", "A text about oneself is at most 200 printable characters.")
+	ErrBio            = errs.New(errs.Invalid, "account.bio_invalid", "A bio is at most 200 printable characters.")
 	ErrDeviceName     = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
 	ErrPassword       = errs.New(errs.Invalid, "auth.password_invalid", "A password is 8 to 128 characters.")
-	ErrPasswordCommon = errs.New(errs.Invalid, "auth.password_common", "This password is among the first that are guessed. Choose another one.")
+	ErrPasswordCommon = errs.New(errs.Invalid, "auth.password_common", "This password is easy to guess. Choose another one.")
 	ErrEither         = errs.New(errs.Invalid, "auth.either", "Send either a password or a code.")
 	ErrCredentials    = errs.New(errs.Unauthenticated, "auth.bad_credentials", "The address, the password or the code is wrong.")
 	ErrToken          = errs.New(errs.Unauthenticated, "auth.token_invalid", "The access token is wrong, expired or revoked.")
 	ErrRefresh        = errs.New(errs.Unauthenticated, "auth.refresh_invalid", "The refresh token is wrong, expired or revoked. Log in again.")
 	ErrReused         = errs.New(errs.Unauthenticated, "auth.refresh_reused", "The refresh token was used before. The device has been logged out.")
 	ErrEmailTaken     = errs.New(errs.Conflict, "auth.email_taken", "There is an account with this address. Log in instead.")
-	ErrSignInOff      = errs.New(errs.Forbidden, "auth.sign_in_off", "Sign in with the app that you use: this server takes no addresses.")
-	ErrNoEmail        = errs.New(errs.Conflict, "account.no_email", "This account has no e-mail address: the app that you use knows you by itself.")
+	ErrSignInOff      = errs.New(errs.Forbidden, "auth.sign_in_off", "This server does not accept addresses. Sign in through your app.")
+	ErrNoEmail        = errs.New(errs.Conflict, "account.no_email", "This account has no e-mail address. Sign in through your app.")
 	ErrNoUser         = errs.New(errs.NotFound, "account.unknown", "There is no such account.")
 	ErrNoSession      = errs.New(errs.NotFound, "session.unknown", "No such device is logged in.")
-	ErrBusy           = errs.New(errs.Unavailable, "auth.busy", "Too many log in at this moment. Try again in some seconds.")
-	ErrLocked         = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Log-in is locked for a while.")
+	ErrBusy           = errs.New(errs.Unavailable, "auth.busy", "Too many users are logging in. Try again in some seconds.")
+	ErrLocked         = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Try again later.")
 )
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

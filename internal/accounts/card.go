@@ -25,7 +25,7 @@ const cardLife = 48 * time.Hour
 var ErrNoCard = errs.New(errs.NotFound, "card.unknown", "There is no such card, or it has expired.")
 
 // ErrNotDrawn reports that the user has no card to show.
-var ErrNotDrawn = errs.New(errs.NotFound, "card.not_drawn", "There is no card. Draw one first.")
+var ErrNotDrawn = errs.New(errs.NotFound, "card.not_drawn", "You have no card. Create one first.")
 
 // CardChanged invalidates the cache entries of a card.
 var CardChanged = cache.NewEvent[Card]("card drawn or withdrawn")

@@ -12,7 +12,7 @@ import (
 
 // Errors about other users.
 var (
-	ErrUserNotFound = errs.New(errs.NotFound, "user.not_found", "There is no such user, or none who lets themselves be found.")
+	ErrUserNotFound = errs.New(errs.NotFound, "user.not_found", "The user does not exist or cannot be found.")
 	ErrSearch       = errs.New(errs.Invalid, "user.search_either", "Search either by id or by email.")
 )
 

@@ -15,14 +15,14 @@ import (
 
 // The errors that a caller can cause.
 var (
-	ErrYear        = errs.New(errs.Invalid, "checkin.year", "A calendar has the years 1970 to 9999.")
-	ErrDayClosed   = errs.New(errs.Conflict, "checkin.day_closed", "Check-in is for today, and for a few minutes after midnight for the day before.")
-	ErrMakeupOff   = errs.New(errs.Forbidden, "checkin.makeup_off", "Missed days cannot be made up here.")
+	ErrYear        = errs.New(errs.Invalid, "checkin.year", "The year is out of range. Use 1970 to 9999.")
+	ErrDayClosed   = errs.New(errs.Conflict, "checkin.day_closed", "Check-in for this day is closed. Check in for today.")
+	ErrMakeupOff   = errs.New(errs.Forbidden, "checkin.makeup_off", "This server does not offer make-ups.")
 	ErrMakeupDay   = errs.New(errs.Invalid, "checkin.makeup_day", "That day cannot be made up.")
-	ErrMakeupLimit = errs.New(errs.Conflict, "checkin.makeup_limit", "No more days can be made up this month.")
-	ErrDayCounts   = errs.New(errs.Conflict, "checkin.day_counts", "That day counts already: it is signed or covered.")
+	ErrMakeupLimit = errs.New(errs.Conflict, "checkin.makeup_limit", "You have reached this month's limit of make-ups.")
+	ErrDayCounts   = errs.New(errs.Conflict, "checkin.day_counts", "This day already counts: it is signed or covered.")
 	ErrCursor      = errs.New(errs.Invalid, "checkin.cursor", "That cursor is not one of this list.")
-	ErrGrant       = errs.New(errs.Invalid, "checkin.grant", "A grant is of 1 to 100 freezes and has a reason of 1 to 200 printable characters.")
+	ErrGrant       = errs.New(errs.Invalid, "checkin.grant", "The grant is invalid. Send 1 to 100 freezes and a reason.")
 )
 
 // Settings are the rules that an operator may choose. The zero value has no make-up, no freezes, no grace, and compact

@@ -14,8 +14,8 @@ import (
 // Errors of the package.
 var (
 	ErrToken   = errs.New(errs.Unauthenticated, "auth.jwt_invalid", "The app's token is wrong or expired, or not for this server.")
-	ErrUnknown = errs.New(errs.Forbidden, "auth.jwt_unknown_user", "The app's token names a user who has no account here.")
-	ErrOff     = errs.New(errs.Forbidden, "auth.jwt_off", "This server does not log in by tokens of an app.")
+	ErrUnknown = errs.New(errs.Forbidden, "auth.jwt_unknown_user", "The user of the app's token has no account here.")
+	ErrOff     = errs.New(errs.Forbidden, "auth.jwt_off", "This server does not accept an app's tokens.")
 )
 
 // Settings are the operator's settings.

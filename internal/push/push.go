@@ -21,8 +21,8 @@ import (
 
 // Errors of the domain.
 var (
-	ErrEndpoint = errs.New(errs.Invalid, "push.endpoint", "An endpoint is an https address of a push service.")
-	ErrKeys     = errs.New(errs.Invalid, "push.keys", "These are not the keys of a subscription.")
+	ErrEndpoint = errs.New(errs.Invalid, "push.endpoint", "The endpoint must be an https address of a push service.")
+	ErrKeys     = errs.New(errs.Invalid, "push.keys", "The subscription's keys are invalid. Subscribe again.")
 	ErrStore    = errs.New(errs.Unavailable, "push.store_away", "Pushes cannot be reached right now. Please try again.").Retry(2 * time.Second)
 )
 

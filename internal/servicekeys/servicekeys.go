@@ -110,12 +110,12 @@ func Need(id, method string, tags []string) (need Scope, acting bool) {
 // Errors of the package.
 var (
 	ErrKey     = errs.New(errs.Unauthenticated, "service.key_invalid", "The service key is wrong, expired or revoked.")
-	ErrScope   = errs.New(errs.Forbidden, "service.scope", "The service key has not the scope that this needs.")
+	ErrScope   = errs.New(errs.Forbidden, "service.scope", "The service key lacks the required scope.")
 	ErrClosed  = errs.New(errs.Forbidden, "service.closed", "No service key may call this operation.")
-	ErrAs      = errs.New(errs.Invalid, "service.act_as", "Name the user in whose name this is done in the header Stoa-Act-As; operations of /v1/service have none.")
+	ErrAs      = errs.New(errs.Invalid, "service.act_as", "Name the user in Stoa-Act-As, except under /v1/service.")
 	ErrName    = errs.New(errs.Invalid, "service.name_invalid", "A service key's name is 1 to 60 printable characters.")
 	ErrTaken   = errs.New(errs.Conflict, "service.name_taken", "There is a service key of this name.")
-	ErrMany    = errs.New(errs.Conflict, "service.keys_full", "There are as many service keys as there can be. Revoke some first.")
+	ErrMany    = errs.New(errs.Conflict, "service.keys_full", "The number of service keys is at its maximum. Revoke one.")
 	ErrUnknown = errs.New(errs.NotFound, "service.key_unknown", "There is no such service key.")
 	ErrStore   = errs.New(errs.Unavailable, "service.store_away", "Service keys cannot be checked right now. Please try again.").Retry(2 * time.Second)
 )

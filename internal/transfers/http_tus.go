@@ -83,7 +83,7 @@ func tusOf(t *Transfer) tusReply {
 }
 
 // errVersion is the error for a client with another version of tus.
-var errVersion = errs.New(errs.Invalid, "transfer.tus_version", "This server speaks tus 1.0.0.")
+var errVersion = errs.New(errs.Invalid, "transfer.tus_version", "The tus version is not supported. Use tus 1.0.0.")
 
 // tusHeaders sets the headers that clients of tus expect in every response.
 func tusHeaders(ctx context.Context, version string) error {

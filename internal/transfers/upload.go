@@ -31,7 +31,7 @@ type Piece struct {
 }
 
 // ErrPiece refuses a piece whose checksum differs from the declared one; no byte of it counts.
-var ErrPiece = errs.New(errs.Invalid, "transfer.piece_checksum", "This part has another checksum than was declared. Send it again.")
+var ErrPiece = errs.New(errs.Invalid, "transfer.piece_checksum", "The part's checksum does not match. Send it again.")
 
 const (
 	// keepTime bounds the time until a part is durable and committed.

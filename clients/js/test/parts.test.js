@@ -174,7 +174,7 @@ test("who sends a file waits for as long as the server says", async (t) => {
   assert.equal(calls, 1, "it is not asked again before its time");
   t.mock.timers.tick(1_000);
   assert.deepEqual(await sent, { seq: 1 });
-  const spent = new Refused(429, "transfer.quota", "You have offered as much as a day allows.", 3600);
+  const spent = new Refused(429, "transfer.quota", "You have reached today's limit for files. Try again tomorrow.", 3600);
   client.request = async () => {
     throw spent;
   };

@@ -54,8 +54,8 @@ func ParseOwnPurpose(s string) (Purpose, error) {
 var (
 	ErrPurpose   = errs.New(errs.Invalid, "auth.purpose_unknown", "This operation mails no code for that purpose.")
 	ErrWrong     = errs.New(errs.Invalid, "auth.code_wrong", "The code is wrong, used or expired. Ask for a new one.")
-	ErrSuspended = errs.New(errs.Unavailable, "auth.codes_suspended", "Too many wrong codes were given. Codes are taken again in a while.")
-	ErrTooMany   = errs.New(errs.TooMany, "auth.too_many_codes", "Too many codes were asked for. Try again later.")
+	ErrSuspended = errs.New(errs.Unavailable, "auth.codes_suspended", "Too many wrong codes were entered. Try again later.")
+	ErrTooMany   = errs.New(errs.TooMany, "auth.too_many_codes", "Too many codes were requested. Try again later.")
 )
 
 // Wrong returns ErrWrong for the code at a place of the request, such as "body.code".

@@ -15,7 +15,7 @@ import (
 // The errors that a caller can cause.
 var (
 	ErrBoard  = errs.New(errs.NotFound, "checkin.board_unknown", "There are four boards: streak, total_days, week and month.")
-	ErrSeason = errs.New(errs.NotFound, "checkin.season", "A week is named 2026-W47 and a month 2026-11, has begun, and is kept for half a year.")
+	ErrSeason = errs.New(errs.NotFound, "checkin.season", "The season is unknown. Use 2026-W47 or 2026-11.")
 )
 
 // Board names one ranking.
