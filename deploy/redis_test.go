@@ -434,7 +434,7 @@ func TestRedisFirstModeOnTheShippedSettings(t *testing.T) {
 			(&people{server: server}).arrive(t, 1)
 			eventually.True(t, "redis has been asked", func() bool {
 				told := log.String()
-				return !strings.Contains(told, "redis does not answer; it will be asked") || strings.Contains(told, "redis has told what it may lose")
+				return !strings.Contains(told, "redis does not answer; it will be asked") || strings.Contains(told, "checkin: durability of redis checked")
 			})
 		})
 		told := log.String() // the server has ended

@@ -181,7 +181,7 @@ func newPassword(s string, known ...string) (string, error) {
 	return s, nil
 }
 
-// hash hashes a new password. asker is a household or a user, see [password.Hasher].
+// hash hashes a new password. asker is a client network or a user, see [password.Hasher].
 func (s *Service) hash(ctx context.Context, asker, password string) (string, error) {
 	hash, err := s.hasher.Hash(ctx, asker, password)
 	return hash, busy(err)

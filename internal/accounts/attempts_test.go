@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// from tries to log in from a household.
+// from tries to log in from a client network.
 func (w *world) from(ip, email, password string) error {
 	_, err := w.Login(w.t.Context(), Login{Email: email, Password: password, IP: ip})
 	return err
@@ -46,7 +46,7 @@ func TestLock_UnknownHouseholdsLockOnlyThemselves(t *testing.T) {
 			t.Errorf("the owner at a new place, after one stranger: %v", err)
 		}
 		total := 5
-		for i := range 20 { // the household above is known now
+		for i := range 20 { // the client network above is known now
 			total += w.guess(fmt.Sprintf("2001:db8:%x::1", i), "ann@example.org")
 		}
 		if total != 50 {
@@ -63,7 +63,7 @@ func TestLock_UnknownHouseholdsLockOnlyThemselves(t *testing.T) {
 	})
 }
 
-// All addresses of an IPv6 household count as one.
+// All addresses of an IPv6 client network count as one.
 func TestLock_CountsIPv6HouseholdsAsOne(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
@@ -80,7 +80,7 @@ func TestLock_CountsIPv6HouseholdsAsOne(t *testing.T) {
 
 func TestLogin_RightPasswordsThatWaitDoNotCount(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := onSQLite(t, Settings{Hashers: 1, Limits: Limits{LoginFails: 2, HouseholdFails: 2}})
+		w := onSQLite(t, Settings{Hashers: 1, Limits: Limits{LoginFails: 2, ClientNetFails: 2}})
 		w.join("ann@example.org", "correct horse")
 		together(12, func(int) {
 			if err := w.from("203.0.113.1", "ann@example.org", "correct horse"); err != nil {
@@ -94,7 +94,7 @@ func TestLogin_RightPasswordsThatWaitDoNotCount(t *testing.T) {
 // the count.
 func TestLock_HouseholdLimitForAllAddresses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := onSQLite(t, Settings{Limits: Limits{HouseholdFails: 20}})
+		w := onSQLite(t, Settings{Limits: Limits{ClientNetFails: 20}})
 		w.join("eve@example.org", "correct horse")
 		looked := 0
 		for i := range 30 {
@@ -110,7 +110,7 @@ func TestLock_HouseholdLimitForAllAddresses(t *testing.T) {
 		if looked != 20 {
 			t.Errorf("%d passwords were looked at, want 20", looked)
 		}
-		time.Sleep(householdLife)
+		time.Sleep(clientNetLife)
 		if err := w.from("203.0.113.1", "eve@example.org", "correct horse"); err != nil {
 			t.Errorf("an hour later: %v", err)
 		}
@@ -301,18 +301,18 @@ func TestTrail_FailuresWithoutAccountAreNotStored(t *testing.T) {
 	})
 }
 
-// A try that the count of all unknown households refuses was not checked: it counts neither for the address from that
-// household nor for the household.
+// A try that the count of all unknown client networks refuses was not checked: it counts neither for the address from that
+// client network nor for the client network.
 func TestLock_RefusedTryCountsNowhere(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginLock: time.Hour}}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse")
 		w.join("bob@example.org", "correct horse")
-		for i := range 10 { // use up the tries of all unknown households
+		for i := range 10 { // use up the tries of all unknown client networks
 			w.guess(fmt.Sprintf("2001:db8:%x::1", i), "ann@example.org")
 		}
 		counts := func() (all []string) {
 			e, from := keyspace.Hashed{S: "ann@example.org " + w.passwordOf("ann@example.org")}, keyspace.Hashed{S: "203.0.113.9"}
-			for _, key := range []keyspace.Key{loginFailFromKeys.At(e, from).Key, householdFailKeys.At(from).Key} {
+			for _, key := range []keyspace.Key{loginFailFromKeys.At(e, from).Key, clientNetFailKeys.At(from).Key} {
 				text, _, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: key}).Text()
 				if err != nil {
 					t.Fatal(err)

@@ -24,8 +24,8 @@ var (
 
 // Users is the cache of accounts, in this process and in Redis, loaded from SQL.
 type Users struct {
-	db   *sqldb.DB
-	kept *cache.Cache[ID, User]
+	db    *sqldb.DB
+	cache *cache.Cache[ID, User]
 }
 
 // NewUsers returns the users in db.
@@ -36,7 +36,7 @@ type Users struct {
 func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	p.Unfenced = cache.Proceed
 	u := &Users{db: db}
-	u.kept = cache.New(rt, userKeys, p, cache.Source[ID, User]{
+	u.cache = cache.New(rt, userKeys, p, cache.Source[ID, User]{
 		Load: func(ctx context.Context, id ID) (User, error) {
 			found, err := selectUser(ctx, db, id)
 			if errors.Is(err, ErrNoUser) {
@@ -47,7 +47,7 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 		LoadMany: func(ctx context.Context, ids []ID) (map[ID]User, error) { return selectUsers(ctx, db, ids) },
 	})
 	for _, e := range []cache.Event[ID]{AvatarChanged, InfoChanged, EmailChanged, PasswordChanged, AccountDeleted, AccountBanned} {
-		cache.Drops(rt, e, u.kept)
+		cache.Drops(rt, e, u.cache)
 	}
 	return u
 }
@@ -59,18 +59,18 @@ func (s *Service) commit(ctx context.Context, fn func(ctx context.Context, tx *s
 
 // get returns a user, or ErrNoUser.
 func (u *Users) get(ctx context.Context, id ID) (User, error) {
-	found, err := u.kept.Get(ctx, id)
+	found, err := u.cache.Get(ctx, id)
 	if errors.Is(err, cache.ErrNotFound) {
 		err = ErrNoUser
 	}
 	return found, loadError(ctx, err)
 }
 
-// many returns the existing users of ids, with one round trip to Redis per 500 ids.
-func (u *Users) many(ctx context.Context, ids []ID) (map[ID]User, error) {
+// getMany returns the existing users of ids, with one round trip to Redis per 500 ids.
+func (u *Users) getMany(ctx context.Context, ids []ID) (map[ID]User, error) {
 	all := make(map[ID]User, len(ids))
 	for chunk := range slices.Chunk(ids, idsPerStatement) {
-		found, err := u.kept.GetMany(ctx, chunk)
+		found, err := u.cache.GetMany(ctx, chunk)
 		if err != nil {
 			return nil, loadError(ctx, err)
 		}
@@ -97,7 +97,7 @@ func (u *Users) Warm(ctx context.Context, n int, progress func(done, total int))
 	if progress != nil {
 		w.Progress = func(done int) { progress(done, len(ids)) }
 	}
-	if err := u.kept.Warm(ctx, slices.Values(ids), w); err != nil {
+	if err := u.cache.Warm(ctx, slices.Values(ids), w); err != nil {
 		return 0, fmt.Errorf("%d users: %w", len(ids), err)
 	}
 	return len(ids), nil

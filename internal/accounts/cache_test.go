@@ -89,7 +89,7 @@ func TestUsers_CachedAndInvalidatedOnAllNodes(t *testing.T) {
 				t.Fatalf("read %d: got %+v, %v, want %+v", i, u, err, joined.User)
 			}
 		}
-		mine, theirs := w.users.kept.Stats(), other.users.kept.Stats()
+		mine, theirs := w.users.cache.Stats(), other.users.cache.Stats()
 		if mine.Loads+theirs.Loads != 1 || theirs.RedisHits != 1 || mine.Hits+theirs.Hits != 2 {
 			t.Errorf("four reads on two nodes: %+v and %+v, want one load, one find in Redis and two in process", mine, theirs)
 		}
@@ -105,7 +105,7 @@ func TestUsers_CachedAndInvalidatedOnAllNodes(t *testing.T) {
 				t.Errorf("nobody: got %v, want ErrNoUser", err)
 			}
 		}
-		if s := w.users.kept.Stats(); s.NotFound != 1 {
+		if s := w.users.cache.Stats(); s.NotFound != 1 {
 			t.Errorf("the unknown user was loaded %d times, want once", s.NotFound)
 		}
 	})
@@ -124,12 +124,12 @@ func TestUsers_EachEventInvalidates(t *testing.T) {
 			if _, err := w.User(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
-			loads := w.users.kept.Stats().Loads
+			loads := w.users.cache.Stats().Loads
 			if err := w.caches.Runtime.Change(t.Context(), func(context.Context) error { return nil }, e.Of(w.caches.Runtime, id)...); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.User(t.Context(), id); err != nil || w.users.kept.Stats().Loads != loads+1 {
-				t.Errorf("after %q SQL was asked %d times (%v), want once", e.Name(), w.users.kept.Stats().Loads-loads, err)
+			if _, err := w.User(t.Context(), id); err != nil || w.users.cache.Stats().Loads != loads+1 {
+				t.Errorf("after %q SQL was asked %d times (%v), want once", e.Name(), w.users.cache.Stats().Loads-loads, err)
 			}
 		}
 	})
@@ -149,7 +149,7 @@ func TestUsers_ManyAreOneMGETWithoutSQL(t *testing.T) {
 		if got := after["mget"] - before["mget"]; got != 1 {
 			t.Errorf("%d MGETs, want one", got)
 		}
-		if s := w.users.kept.Stats(); s.Loads != 1 || s.Loaded != 151 {
+		if s := w.users.cache.Stats(); s.Loads != 1 || s.Loaded != 151 {
 			t.Errorf("%d loads of %d keys, want one of 151", s.Loads, s.Loaded)
 		}
 		before = w.calls()
@@ -157,7 +157,7 @@ func TestUsers_ManyAreOneMGETWithoutSQL(t *testing.T) {
 			t.Fatalf("got %d names, %v", len(names), err)
 		}
 		after = w.calls()
-		if s := cold.users.kept.Stats(); after["mget"]-before["mget"] != 1 || s.Loads != 0 {
+		if s := cold.users.cache.Stats(); after["mget"]-before["mget"] != 1 || s.Loads != 0 {
 			t.Errorf("on another node: %d MGETs and %d loads, want one and none", after["mget"]-before["mget"], s.Loads)
 		}
 		cold.caches.Wait() // some entries are refreshed at random
@@ -260,7 +260,7 @@ func TestUsers_AllFieldsSurviveRedis(t *testing.T) {
 		w.named(u.ID, u.Name)
 		other := w.neighbour()
 		got, err := other.User(t.Context(), u.ID)
-		if err != nil || got != u || other.users.kept.Stats().RedisHits != 1 {
+		if err != nil || got != u || other.users.cache.Stats().RedisHits != 1 {
 			t.Errorf("got %+v, %v, want %+v from Redis", got, err, u)
 		}
 		redistest.KeysDeclared(t, w.redis, Keys, codes.Keys, events.Keys)

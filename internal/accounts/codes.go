@@ -13,7 +13,7 @@ import (
 
 // RequestCode mails a code for a purpose to an address and returns the lifetime of the code. household is the caller's,
 // see [clientnet.From]. The response is the same whether or not the address has an account; only the mail differs.
-func (s *Service) RequestCode(ctx context.Context, email, purpose, household string) (life time.Duration, err error) {
+func (s *Service) RequestCode(ctx context.Context, email, purpose, clientNet string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")
 	if err := s.ownSignIn(); err != nil {
 		return 0, err
@@ -26,23 +26,23 @@ func (s *Service) RequestCode(ctx context.Context, email, purpose, household str
 	if err != nil {
 		return 0, err
 	}
-	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, codes.Proof{Email: e, Purpose: p}, household))
+	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, codes.Proof{Email: e, Purpose: p}, clientNet))
 }
 
 // RequestEmailCode mails a code to the address that the user wants to change to, and returns the lifetime of the code.
 // The response is the same whether or not that address has an account; only the mail differs.
-func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, household string) (life time.Duration, err error) {
+func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, clientNet string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestEmailCode %s", user)
 	e, err := emails.Parse(email)
 	if err != nil {
 		return 0, err
 	}
-	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, codes.Proof{Email: e, Purpose: codes.ForChangeEmail, User: user.String()}, household))
+	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, codes.Proof{Email: e, Purpose: codes.ForChangeEmail, User: user.String()}, clientNet))
 }
 
 // RequestOwnCode mails a code to the user's own address, to set a first password or to change the address, and returns
 // the lifetime of the code.
-func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, household string) (life time.Duration, err error) {
+func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, clientNet string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestOwnCode %s", user)
 	p, err := codes.ParseOwnPurpose(purpose)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, househol
 	case u.Email == "":
 		return 0, ErrNoEmail
 	}
-	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, u.proves(p), household))
+	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, u.proves(p), clientNet))
 }
 
 // proves returns the proof of a code to the user's own address.
@@ -63,23 +63,23 @@ func (u User) proves(p codes.Purpose) codes.Proof {
 	return codes.Proof{Email: emails.Address{Given: u.Email, Key: emails.Key(u.Email)}, Purpose: p, User: u.ID.String()}
 }
 
-// knows reports whether the account of the address has been used from that household.
-func (s *Service) knows(ctx context.Context, e emails.Address, household string) (bool, error) {
+// knows reports whether the account of the address has been used from that client network.
+func (s *Service) knows(ctx context.Context, e emails.Address, clientNet string) (bool, error) {
 	c, err := selectCredential(ctx, s.db, e.Key)
 	if err != nil {
 		return false, err
 	}
-	known, err := trail.Knows(ctx, s.db, c.ID.String(), household)
-	return known && household != "", err
+	known, err := trail.Knows(ctx, s.db, c.ID.String(), clientNet)
+	return known && clientNet != "", err
 }
 
 // checkOwnCode is [codes.Service.Check] for a code to the user's own address. where is the name of the code in the
 // request.
-func (s *Service) checkOwnCode(ctx context.Context, u User, p codes.Purpose, code, household, where string) (codes.Code, error) {
+func (s *Service) checkOwnCode(ctx context.Context, u User, p codes.Purpose, code, clientNet, where string) (codes.Code, error) {
 	if code == "" {
 		return codes.Code{}, codes.ErrWrong.On(where, "is needed: ask for it at the address of the account")
 	}
-	c, err := s.codes.Check(ctx, u.proves(p), code, household)
+	c, err := s.codes.Check(ctx, u.proves(p), code, clientNet)
 	if errors.Is(err, codes.ErrWrong) {
 		err = codes.Wrong(where)
 	}

@@ -168,7 +168,7 @@ type Reset struct {
 	Code     string // proves the address
 	Password string // the new one
 
-	Household string // the caller's household, see [clientnet.From]
+	Household string // the caller's client network, see [clientnet.From]
 }
 
 // ResetPassword sets the password of the account whose address the code proves. It logs out all devices, unlocks log-in
@@ -280,14 +280,14 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	case done:
 		c.Event = ids.ID[trail.Event]{}
 	}
-	household := clientnet.From(ctx)
+	clientNet := clientnet.From(ctx)
 	var old codes.Code
 	if seen.passwordHash == "" {
-		if old, err = s.checkOwnCode(ctx, seen.User, codes.ForLeaveEmail, c.OldCode, household, "body.old_code"); err != nil {
+		if old, err = s.checkOwnCode(ctx, seen.User, codes.ForLeaveEmail, c.OldCode, clientNet, "body.old_code"); err != nil {
 			return User{}, err
 		}
 	}
-	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForChangeEmail, User: user.String()}, c.Code, household)
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForChangeEmail, User: user.String()}, c.Code, clientNet)
 	if err != nil {
 		return User{}, asKind(err)
 	}
@@ -309,7 +309,7 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		if err := s.offerUndo(ctx, tx, seen.User); err != nil {
 			return err
 		}
-		if err := s.writeAs(ctx, tx, c.Event, user, device, trail.EmailSet, household); err != nil {
+		if err := s.writeAs(ctx, tx, c.Event, user, device, trail.EmailSet, clientNet); err != nil {
 			return err
 		}
 		u, err = selectUser(ctx, tx, user)

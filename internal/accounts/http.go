@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
-// errStrays is returned by any operation for a household that presents too many unknown tokens.
+// errStrays is returned by any operation for a client network that presents too many unknown tokens.
 var errStrays = web.ErrLimit
 
 // Authenticate implements web.Authenticator.
@@ -59,7 +59,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{emails.ErrInvalid, codes.ErrPurpose, codes.ErrTooMany, ErrSignInOff, ErrStore}}, s.postCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
 		Status: http.StatusCreated,
-		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrAway, ErrSignInOff, ErrStore}}, s.postRegister)
+		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrSignInOff, ErrStore}}, s.postRegister)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log in by password or code", Tags: tags,
 		Errors: []*errs.Error{emails.ErrInvalid, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, codes.ErrSuspended, ErrBanned, ErrSignInOff, ErrStore}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)

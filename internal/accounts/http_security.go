@@ -27,7 +27,7 @@ func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
 		return nil, asKind(err)
 	}
 	wire := func(e trail.Event) api.SecurityEvent {
-		return api.SecurityEvent{Kind: string(e.Kind), Time: api.At(e.At), Device: e.Device, From: e.Household, By: e.Actor}
+		return api.SecurityEvent{Kind: string(e.Kind), Time: api.At(e.At), Device: e.Device, From: e.ClientNet, By: e.Actor}
 	}
 	return web.NewBody(api.SecurityEvents{Events: web.List(list, wire), Next: next}), nil
 }

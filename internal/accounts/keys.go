@@ -46,8 +46,8 @@ var (
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "wrong passwords and codes of an address from one household; at the limit log-in is locked there", InvalidatedBy: []string{"log-in", "another password"}, MaxBytes: 8})
 
-	householdFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
-		keyspace.UpTo(householdLife),
+	clientNetFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
+		keyspace.UpTo(clientNetLife),
 		keyspace.Doc{Purpose: "wrong passwords and codes from one household, for all addresses", MaxBytes: 8})
 
 	confirmFailKeys = keyspace.Def2[ID, DeviceID](Keys, "limit:confirm_fail:{uid}:{device}", keyspace.CounterKind(),

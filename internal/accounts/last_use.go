@@ -56,8 +56,8 @@ func (u *uses) shard(k sessionKey) *useShard {
 	return &u.shards[maphash.String(useSeed, k.B.String())%useShards]
 }
 
-// note records that a session is in use.
-func (u *uses) note(k sessionKey, now time.Time) {
+// record records that a session is in use.
+func (u *uses) record(k sessionKey, now time.Time) {
 	sh, at := u.shard(k), now.UnixMilli()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -130,12 +130,12 @@ func (s *Service) flushUses(ctx context.Context) (err error) {
 	toRedis, toSQL := s.uses.due(s.db.Now())
 	if len(toRedis) > 0 {
 		switch absent, err := s.redis.touchAll(ctx, toRedis); {
-		case away(err): // the watcher of the connection logs it once
+		case isUnavailable(err): // the watcher of the connection logs it once
 		case err != nil:
 			return err
 		default:
 			s.uses.done(toRedis, inRedis)
-			if err := s.refill(ctx, absent); err != nil && !away(err) {
+			if err := s.refill(ctx, absent); err != nil && !isUnavailable(err) {
 				return asKind(err)
 			}
 		}

@@ -102,7 +102,7 @@ func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify 
 // allowLogin decides about a log-in with correct credentials, for an account that tx has locked: whether it is allowed,
 // and whether it cancels a deletion. Only this check reveals a ban: without the credentials all callers get the same
 // error.
-func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, household string) (_ User, restored bool, err error) {
+func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, clientNet string) (_ User, restored bool, err error) {
 	now := tx.Now()
 	if u.Deleted() && !now.Before(u.Erased) {
 		return u, false, ErrCredentials
@@ -122,7 +122,7 @@ func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, househol
 	if err := (change{User: u.ID}).enqueue(ctx, tx); err != nil {
 		return u, false, err
 	}
-	if err := s.write(ctx, tx, u.ID, DeviceID{}, trail.Restored, household); err != nil {
+	if err := s.write(ctx, tx, u.ID, DeviceID{}, trail.Restored, clientNet); err != nil {
 		return u, false, err
 	}
 	u.Erased = time.Time{}

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// TestVerify_UnknownTokensAreLimitedPerHousehold without harm to who has a token in the same household.
+// TestVerify_UnknownTokensAreLimitedPerHousehold without harm to who has a token in the same client network.
 func TestVerify_UnknownTokensAreLimitedPerHousehold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})

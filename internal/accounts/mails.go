@@ -81,15 +81,15 @@ func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 		}
 		m.Text += n.Lang.Sprintf(undoText, moment(n.Until), s.pageLink(n.Lang, "#/undo/"+token))
 	case n.Until != 0:
-		m.Text += n.Lang.Sprintf(takeBack, moment(n.Until))
+		m.Text += n.Lang.Sprintf(undoDeletionText, moment(n.Until))
 	}
 	return s.mail.Send(ctx, m)
 }
 
 func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04 MST") }
 
-// takeBack is added to notices of changes that a log-in can undo.
-const takeBack = "\nUntil %s you can take that back: log in. Then everything is erased for good.\n"
+// undoDeletionText is added to notices of changes that a log-in can undo.
+const undoDeletionText = "\nUntil %s you can take that back: log in. Then everything is erased for good.\n"
 
 // undoText is added to the mail to the old address.
 const undoText = "\nIf it was not you, you can take that back until %s:\n\n%s\n\n" +

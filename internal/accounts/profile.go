@@ -53,7 +53,7 @@ func (p Profiles) Wire(user ID) api.Profile {
 // like a deleted one. It costs one round trip to Redis per 500 ids.
 func (s *Service) Profiles(ctx context.Context, ids []ID) (_ Profiles, err error) {
 	defer errs.Wrap(&err, "accounts.Profiles")
-	users, err := s.users.many(ctx, ids)
+	users, err := s.users.getMany(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

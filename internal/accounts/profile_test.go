@@ -142,12 +142,12 @@ func (w *world) costOfProfiles(cold *world) string {
 		what string
 		from *world
 	}{{"cold", w}, {"on another node", cold}, {"again", w}} {
-		before, loads := w.calls(), tt.from.users.kept.Stats().Loads
+		before, loads := w.calls(), tt.from.users.cache.Stats().Loads
 		got, err := tt.from.Profiles(w.t.Context(), all)
 		if err != nil || len(got) != 100 || got[all[99]].Name != "user 99" {
 			w.t.Fatalf("%s: got %d profiles, %v", tt.what, len(got), err)
 		}
-		costs = append(costs, fmt.Sprintf("%s: %d MGETs, %d from SQL", tt.what, w.calls()["mget"]-before["mget"], tt.from.users.kept.Stats().Loads-loads))
+		costs = append(costs, fmt.Sprintf("%s: %d MGETs, %d from SQL", tt.what, w.calls()["mget"]-before["mget"], tt.from.users.cache.Stats().Loads-loads))
 		tt.from.caches.Wait() // some entries are refreshed at random
 	}
 	return strings.Join(costs, "; ")

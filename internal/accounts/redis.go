@@ -100,7 +100,7 @@ func (s *redisStore) forgetFacts(ctx context.Context, user ID, devices []DeviceI
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// away reports whether an error only means that Redis is unavailable.
-func away(err error) bool {
+// isUnavailable reports whether an error only means that Redis is unavailable.
+func isUnavailable(err error) bool {
 	return errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -60,17 +60,17 @@ type ZoneChanged struct {
 type Limits struct {
 	CodesPerMinute int           `koanf:"codes_per_minute" default:"1" help:"codes mailed to one address for one purpose per minute"`
 	CodesPerDay    int           `koanf:"codes_per_day" default:"10" help:"codes mailed to one address for one purpose per day"`
-	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes requested from one household (IPv4 address, IPv6 /64) per hour"`
+	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes requested from one client network (IPv4 address, IPv6 /64) per hour"`
 	Codes          int           `koanf:"codes" default:"10000" help:"codes mailed by the whole deployment per hour; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
 	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong codes per hour; after that, codes are accepted only from known households of the account; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
-	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one household (IPv4 address, IPv6 /64); ten times as many lock it for all households that it has not logged in from"`
-	HouseholdFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one household, for all addresses, until it has paused for an hour"`
+	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one client network (IPv4 address, IPv6 /64); ten times as many lock it for all households that it has not logged in from"`
+	ClientNetFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one client network, for all addresses, until it has paused for an hour"`
 	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long log-in stays locked, at most a day"`
 }
 
 // ofCodes returns the limits of package codes.
 func (l Limits) ofCodes() codes.Limits {
-	return codes.Limits{PerMinute: l.CodesPerMinute, PerDay: l.CodesPerDay, PerHousehold: l.CodesPerIP, All: l.Codes, Wrong: l.WrongCodes}
+	return codes.Limits{PerMinute: l.CodesPerMinute, PerDay: l.CodesPerDay, PerClientNet: l.CodesPerIP, All: l.Codes, Wrong: l.WrongCodes}
 }
 
 // Config configures the domain.
@@ -144,7 +144,7 @@ func (c Settings) Validate() error {
 		atLeastOne("limits.codes", c.Limits.Codes),
 		atLeastOne("limits.wrong_codes", c.Limits.WrongCodes),
 		atLeastOne("limits.login_fails", c.Limits.LoginFails),
-		atLeastOne("limits.household_fails", c.Limits.HouseholdFails),
+		atLeastOne("limits.household_fails", c.Limits.ClientNetFails),
 		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKeys.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
 }
 
@@ -153,24 +153,24 @@ const afterBudget = 250 * time.Millisecond
 
 // Service is the accounts domain. It is safe for concurrent use.
 type Service struct {
-	db       *sqldb.DB
-	caches   *aggregate.Caches
-	bus      *events.Bus
-	users    *Users
-	checks   *cache.Cache[sessionKey, access]
-	uses     uses
-	untold   untold
-	cards    cards
-	redis    redisStore
-	cfg      Settings
-	mint     mint
-	previous mint // see Config.Previous; nil means none
-	mail     mail.Sender
-	page     string
-	hasher   *password.Hasher
-	studio   *picture.Studio
-	budget   time.Duration
-	log      *slog.Logger
+	db          *sqldb.DB
+	caches      *aggregate.Caches
+	bus         *events.Bus
+	users       *Users
+	checks      *cache.Cache[sessionKey, access]
+	uses        uses
+	unconfirmed unconfirmed
+	cards       cards
+	redis       redisStore
+	cfg         Settings
+	mint        mint
+	previous    mint // see Config.Previous; nil means none
+	mail        mail.Sender
+	page        string
+	hasher      *password.Hasher
+	studio      *picture.Studio
+	budget      time.Duration
+	log         *slog.Logger
 
 	metrics  *metrics
 	attempts *attempts.Counter
@@ -266,17 +266,17 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	household := clientnet.Parse(r.IP)
-	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForRegister}, r.Code, household)
+	clientNet := clientnet.Parse(r.IP)
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForRegister}, r.Code, clientNet)
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
-	if _, err := s.hooks.Before(ctx, api.BeforeRegistration, household, api.HookUser{Name: u.Name, Email: u.Email}, nil); err != nil {
+	if _, err := s.hooks.Before(ctx, api.BeforeRegistration, clientNet, api.HookUser{Name: u.Name, Email: u.Email}, nil); err != nil {
 		return Tokens{}, err
 	}
 	var passwordHash string
 	if r.Password != "" {
-		if passwordHash, err = s.hash(ctx, household, r.Password); err != nil {
+		if passwordHash, err = s.hash(ctx, clientNet, r.Password); err != nil {
 			return Tokens{}, err
 		}
 	}
@@ -369,7 +369,7 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 }
 
 func (s *Service) loginByPassword(ctx context.Context, a attempt, l Login, c credential) (Tokens, error) {
-	err := s.countedMatch(ctx, a, a.household, func() error {
+	err := s.countedMatch(ctx, a, a.clientNet, func() error {
 		ok, err := s.matches(l.Password, c.passwordHash)
 		if err == nil && !ok {
 			err = ErrCredentials
@@ -381,7 +381,7 @@ func (s *Service) loginByPassword(ctx context.Context, a attempt, l Login, c cre
 	}
 	t, err := s.openSessionAs(ctx, c.ID, l, c.admit)
 	if isWrong(err) { // the password was changed or the account erased in the meantime
-		s.note(a, a.failed)
+		s.recordFailure(a, a.failed)
 	}
 	return t, err
 }
@@ -546,14 +546,14 @@ func (s *Service) enqueueZoneChange(ctx context.Context, tx *sqldb.Tx, user ID, 
 // trip to Redis per 500 ids.
 func (s *Service) UsersOf(ctx context.Context, ids []ID) (_ map[ID]User, err error) {
 	defer errs.Wrap(&err, "accounts.UsersOf")
-	return s.users.many(ctx, ids)
+	return s.users.getMany(ctx, ids)
 }
 
 // Audiences returns who sees whether users are online, as of a moment ago: see User. For deleted, banned and unknown
 // users it is ToNobody.
 func (s *Service) Audiences(ctx context.Context, ids []ID) (_ map[ID]Audience, err error) {
 	defer errs.Wrap(&err, "accounts.Audiences")
-	users, err := s.users.many(ctx, ids)
+	users, err := s.users.getMany(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -585,7 +585,7 @@ func (s *Service) after(ctx context.Context, step string, fn func(ctx context.Co
 	defer cancel()
 	if err := fn(ctx); err != nil {
 		level := slog.LevelWarn
-		if away(err) {
+		if isUnavailable(err) {
 			level = slog.LevelDebug // the watcher of the connection logs it once
 		}
 		s.log.Log(ctx, level, "accounts: step after commit failed", "step", step, "err", err)

@@ -137,10 +137,10 @@ func (w *world) code(email, purpose string) string {
 	return w.codeTo(email, purpose, fmt.Sprintf("10.0.%d.%d", w.ips.Add(1)/250, w.ips.Load()%250))
 }
 
-// codeTo returns the code for a request from that household.
-func (w *world) codeTo(email, purpose, household string) string {
+// codeTo returns the code for a request from that client network.
+func (w *world) codeTo(email, purpose, clientNet string) string {
 	w.t.Helper()
-	if _, err := w.RequestCode(w.t.Context(), email, purpose, household); err != nil {
+	if _, err := w.RequestCode(w.t.Context(), email, purpose, clientNet); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.mails(email)[0].Code
@@ -671,12 +671,12 @@ func TestRefresh_ReplayWindowStartsWithTheResponse(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, step := range steps {
-					w.pass(first.made.Used.Add(step.after).Sub(w.db.Now()))
+					w.pass(first.rotated.Used.Add(step.after).Sub(w.db.Now()))
 					switch step.what {
 					case "committed":
-						w.startReplayWindow(t.Context(), first.made, nil)
+						w.startReplayWindow(t.Context(), first.rotated, nil)
 					case "unanswered":
-						w.startReplayWindow(t.Context(), first.made, errors.Join(ErrStore, sqldb.ErrOutcomeUnknown))
+						w.startReplayWindow(t.Context(), first.rotated, errors.Join(ErrStore, sqldb.ErrOutcomeUnknown))
 						if err := w.flushUntold(t.Context()); err != nil {
 							t.Fatal(err)
 						}

@@ -69,7 +69,7 @@ func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[ses
 
 // Verify returns the caller of an access token, or ErrToken. It costs no I/O for cached entries, and one GET each for a
 // session and a user that this process has not cached. A token that does not match its cache entry is checked in SQL.
-// It returns errStrays if the caller's household presents too many unknown tokens.
+// It returns errStrays if the caller's client network presents too many unknown tokens.
 func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err error) {
 	t, ok := parseToken(accessPrefix, presented)
 	if !ok {
@@ -103,7 +103,7 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	} else if err != nil {
 		return Caller{}, fmt.Errorf("accounts.Verify: %w", err)
 	}
-	s.uses.note(key, now)
+	s.uses.record(key, now)
 	return Caller{t.user, t.device, u.Clock, time.UnixMilli(held.Expires)}, nil
 }
 
@@ -232,7 +232,7 @@ func (s *Service) Refresh(ctx context.Context, presented string) (_ Tokens, err 
 		r, err = s.rotateTokens(ctx, tx, old, inForce)
 		return r.ended, err
 	})
-	s.startReplayWindow(ctx, r.made, err)
+	s.startReplayWindow(ctx, r.rotated, err)
 	if err = errors.Join(err, r.refusal); err != nil {
 		return Tokens{}, err
 	}
@@ -242,7 +242,7 @@ func (s *Service) Refresh(ctx context.Context, presented string) (_ Tokens, err 
 // A refreshed is the result of a refresh transaction.
 type refreshed struct {
 	tokens  Tokens
-	made    *sessionRow // the rotated session; nil: not rotated
+	rotated *sessionRow // the rotated session; nil: not rotated
 	ended   []DeviceID
 	refusal error // an error that is committed, because the end of the session must stay
 }
@@ -263,7 +263,7 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inF
 		return refreshed{}, err
 	}
 	if rotated {
-		r.made = &row
+		r.rotated = &row
 	} else {
 		last, found, err := selectRotation(ctx, tx, old.user, old.device, tx.Dialect().ForUpdate())
 		switch {
@@ -304,32 +304,32 @@ const slowAnswer = time.Second
 // startReplayWindow starts the replay window of a rotated token when the pair may have reached a client; err is the result of
 // the transaction. If no response reached a client, the window starts with the first retry: until then the token is as
 // safe as a current one.
-func (s *Service) startReplayWindow(ctx context.Context, made *sessionRow, err error) {
+func (s *Service) startReplayWindow(ctx context.Context, rotated *sessionRow, err error) {
 	switch {
-	case made == nil:
+	case rotated == nil:
 	case errors.Is(err, sqldb.ErrOutcomeUnknown):
-		s.untold.add(*made)
-	case err == nil && s.db.Now().Sub(made.Used) > slowAnswer:
+		s.unconfirmed.add(*rotated)
+	case err == nil && s.db.Now().Sub(rotated.Used) > slowAnswer:
 		s.after(ctx, "begin the time for an answer that got lost", func(ctx context.Context) error {
-			return restartReplay(ctx, s.db, *made, s.db.Now().Add(replayWindow))
+			return restartReplay(ctx, s.db, *rotated, s.db.Now().Add(replayWindow))
 		})
 	}
 }
 
-// untold lists sessions whose rotation was sent to SQL without a response.
-type untold struct {
+// unconfirmed lists sessions whose rotation was sent to SQL without a response.
+type unconfirmed struct {
 	mu   sync.Mutex
 	list []sessionRow
 }
 
-func (u *untold) add(list ...sessionRow) {
+func (u *unconfirmed) add(list ...sessionRow) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.list = append(u.list, list...)
 }
 
 // drain removes all sessions from u, and returns those whose pair is still valid.
-func (u *untold) drain(now time.Time) []sessionRow {
+func (u *unconfirmed) drain(now time.Time) []sessionRow {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	list := u.list
@@ -340,11 +340,11 @@ func (u *untold) drain(now time.Time) []sessionRow {
 // flushUntold writes them to SQL when it answers. The lock of a running rotation delays it. It ignores rotations that
 // did not happen.
 func (s *Service) flushUntold(ctx context.Context) error {
-	list := s.untold.drain(s.db.Now())
+	list := s.unconfirmed.drain(s.db.Now())
 	for len(list) > 0 {
 		n := min(len(list), idsPerStatement)
 		if err := extendReplays(ctx, s.db, list[:n]); err != nil {
-			s.untold.add(list...)
+			s.unconfirmed.add(list...)
 			return asKind(err)
 		}
 		list = list[n:]

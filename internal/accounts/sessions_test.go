@@ -569,7 +569,7 @@ func TestFlushUses_OneRoundTripAndOneStatement(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, k := range keys {
-			w.uses.note(k, w.db.Now().Add(-time.Duration(i)*time.Second))
+			w.uses.record(k, w.db.Now().Add(-time.Duration(i)*time.Second))
 		}
 		w.flush()
 		for i, k := range keys {
@@ -593,7 +593,7 @@ func TestUses_MemoryIsBounded(t *testing.T) {
 	now := time.Now()
 	user := ids.New[User]()
 	for range useShards*shardUses + 50_000 {
-		u.note(sessionKey{A: user, B: ids.New[Session]()}, now)
+		u.record(sessionKey{A: user, B: ids.New[Session]()}, now)
 	}
 	n := 0
 	for i := range u.shards {

@@ -134,8 +134,8 @@ func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time
 // because SQLite and MySQL write lists of pairs differently.
 const sessionsPerStatement = 100
 
-// ofKeys returns the condition for up to sessionsPerStatement keys, and its arguments.
-func ofKeys(keys []sessionKey) (where string, args []any) {
+// keyCondition returns the condition for up to sessionsPerStatement keys, and its arguments.
+func keyCondition(keys []sessionKey) (where string, args []any) {
 	args = make([]any, 0, 2*len(keys))
 	for _, k := range keys {
 		args = append(args, k.A, k.B)
@@ -145,7 +145,7 @@ func ofKeys(keys []sessionKey) (where string, args []any) {
 
 // selectFacts returns the existing sessions of up to sessionsPerStatement keys.
 func selectFacts(ctx context.Context, q sqldb.Querier, keys []sessionKey) (map[sessionKey]Session, error) {
-	where, args := ofKeys(keys)
+	where, args := keyCondition(keys)
 	rows, err := q.QueryContext(ctx, "SELECT user_id, device_id, name, agent, ip, created, used FROM sessions WHERE "+where, args...)
 	found := make(map[sessionKey]Session, len(keys))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -168,9 +168,9 @@ func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.
 	for i, u := range batch {
 		keys[i], args = u.key, append(args, u.key.B, u.at)
 	}
-	where, of := ofKeys(keys)
+	where, condArgs := keyCondition(keys)
 	_, err := db.ExecContext(ctx, "UPDATE sessions SET used = CASE device_id "+strings.Repeat("WHEN ? THEN ? ", len(batch))+"ELSE used END WHERE "+where+" AND used < ?",
-		append(append(args, of...), before.UnixMilli())...)
+		append(append(args, condArgs...), before.UnixMilli())...)
 	return err
 }
 

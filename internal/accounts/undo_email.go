@@ -48,7 +48,7 @@ func (s *Service) offerUndo(ctx context.Context, tx *sqldb.Tx, u User) error {
 // password, which the thief may have set: then log-in is by a code to the address. It invalidates the links of later
 // changes; a link of an earlier change still works. A deleted account stays deleted until its owner logs in. It returns
 // ErrEmailTaken if the address has another account in the meantime; the link then stays valid.
-func (s *Service) UndoEmail(ctx context.Context, token, household string) (err error) {
+func (s *Service) UndoEmail(ctx context.Context, token, clientNet string) (err error) {
 	defer errs.Wrap(&err, "accounts.UndoEmail")
 	back, err := selectUndo(ctx, s.db, hash(token))
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Service) UndoEmail(ctx context.Context, token, household string) (err e
 				return err
 			}
 		}
-		return s.write(ctx, tx, back.user, DeviceID{}, trail.EmailUndone, household)
+		return s.write(ctx, tx, back.user, DeviceID{}, trail.EmailUndone, clientNet)
 	}, append(EmailChanged.Of(s.caches.Runtime, back.user), PasswordChanged.Of(s.caches.Runtime, back.user)...)...)
 	if errors.Is(err, ErrNoUser) { // erased in the meantime
 		err = ErrUndo

@@ -175,7 +175,7 @@ func TestUndo_RestoresTheOldAddress(t *testing.T) {
 			}
 		}
 		events, _, err := trail.Page(t.Context(), w.db, a.User.ID.String(), "", 10)
-		if err != nil || !slices.ContainsFunc(events, func(e trail.Event) bool { return e.Kind == trail.EmailUndone && e.Household == "192.0.2.1" }) {
+		if err != nil || !slices.ContainsFunc(events, func(e trail.Event) bool { return e.Kind == trail.EmailUndone && e.ClientNet == "192.0.2.1" }) {
 			t.Errorf("kept: %+v, %v", events, err)
 		}
 	})

@@ -193,7 +193,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.transfers.Serve(a.messages)
 	a.groups.Follow(a.messages)
 	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts, Friends: a.social, Metrics: a.reg, Log: log})
-	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Previous: previous, Origin: origin, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
+	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Notices: a.notices, Secret: key, Previous: previous, Origin: origin, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
 		return nil, err
 	}
 	_, err = a.push.Key(ctx)       // stores the key, so that no read of it writes

@@ -47,8 +47,8 @@ type state struct {
 	ranked    bool
 }
 
-// bring applies a change that was announced and is committed to Redis, through the projection.
-func (s *Service) bring(ctx context.Context, at time.Time, c change) {
+// applyChange applies a change that was announced and is committed to Redis, through the projection.
+func (s *Service) applyChange(ctx context.Context, at time.Time, c change) {
 	// Records, merges and boards take a round trip each.
 	if s.projection.Bring(ctx, 3*s.redis.Budget, c) {
 		s.projection.Done(at)
@@ -102,7 +102,7 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 	gaps, now := []gap{}, s.now()
 	for _, c := range changes {
 		for _, day := range c.days {
-			if m, there := histories[c.user].On(day); there && mayClose(m.Kind) && (c.fresh || !m.At.Before(now.Add(-dueFor))) {
+			if m, found := histories[c.user].On(day); found && mayClose(m.Kind) && (c.fresh || !m.At.Before(now.Add(-dueFor))) {
 				gaps = append(gaps, gap{user: c.user, clock: clocks[c.user], day: day, at: m.At})
 			}
 		}
@@ -128,8 +128,8 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 		from = min(from, covered)
 	}
 	for _, day := range c.days {
-		m, there := h.On(day)
-		if !there {
+		m, found := h.On(day)
+		if !found {
 			st.lost = append(st.lost, records.Key{User: c.user, Year: day.Year()})
 			continue
 		}

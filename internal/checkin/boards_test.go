@@ -31,7 +31,7 @@ func placed(z streak.Freezes, b ranking.Board, h streak.History, today civil.Day
 			return 0, at
 		}
 		for first = last; ; first-- { // back to the start of the run
-			if _, there := h.On(first - 1); !there {
+			if _, found := h.On(first - 1); !found {
 				break
 			}
 		}

@@ -57,11 +57,11 @@ func (r request) marked() ranking.Marked {
 // outcome is the result of one request.
 type outcome struct {
 	Result
-	kind  streak.Kind // of the row in the log
-	err   error       // committed, but the status could not be computed
-	ahead *ahead
-	kept  bool // in the stream; SQL follows
-	lost  bool // refused with err, because it needed SQL, which was away
+	kind     streak.Kind // of the row in the log
+	err      error       // committed, but the status could not be computed
+	ahead    *ahead
+	streamed bool // in the stream; SQL follows
+	lost     bool // refused with err, because it needed SQL, which was away
 }
 
 // wrote reports whether this very request wrote the row of that outcome just now.
@@ -88,7 +88,7 @@ const batchTime = 5 * time.Second
 // request.
 func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error) {
 	rows := sorted(reqs)
-	ahead := s.lookAhead(ctx, rows) // it continues after the commit
+	ahead := s.loadAhead(ctx, rows) // it continues after the commit
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	w, err := s.checkins.commit(ctx, rows, ahead)
@@ -98,8 +98,8 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	}
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
-		row := w.held[r.key()]
-		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead, kept: w.kept[r.key()]}
+		row := w.rows[r.key()]
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead, streamed: w.streamed[r.key()]}
 		out[i].err, out[i].lost = w.refused[r.key()], w.refused[r.key()] != nil
 	}
 	return out, nil
@@ -130,15 +130,15 @@ func sorted(reqs []request) []request {
 type ahead struct {
 	repeats bool // this node has seen that all days of the batch are signed
 
-	done chan struct{}
-	recs map[records.Key]*streak.Record // complete when done is closed; loaded ones only
-	away bool                           // Redis did not respond; set when done is closed
+	done        chan struct{}
+	recs        map[records.Key]*streak.Record // complete when done is closed; loaded ones only
+	unavailable bool                           // Redis did not respond; set when done is closed
 }
 
-// lookAhead collects the users' records while SQL commits. It uses this node's copy of the last check-in, else Redis,
+// loadAhead collects the users' records while SQL commits. It uses this node's copy of the last check-in, else Redis,
 // else the log. A user who seems to have missed the day before may have checked in on another node. It therefore reads
 // that user's record from Redis, unless the day itself is already in the copy.
-func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
+func (s *Service) loadAhead(ctx context.Context, rows []request) *ahead {
 	a := &ahead{done: make(chan struct{}), recs: make(map[records.Key]*streak.Record, len(rows)), repeats: true}
 	var unseen []records.Key
 	for _, r := range rows {
@@ -160,11 +160,11 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 		defer close(a.done)
 		recs, err := s.redis.ReadAll(ctx, unseen)
 		if err != nil {
-			a.away = true // days and boards then take one round trip each
+			a.unavailable = true // days and boards then take one round trip each
 			return
 		}
 		// After an error, the records that are loaded are still usable.
-		_ = s.checkins.ask(ctx, func(ctx context.Context) error { return s.loadMissing(ctx, unseen, recs) })
+		_ = s.checkins.withSQL(ctx, func(ctx context.Context) error { return s.loadMissing(ctx, unseen, recs) })
 		for i, k := range unseen {
 			if recs[i].Loaded() {
 				a.recs[k] = recs[i]

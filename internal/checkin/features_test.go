@@ -665,8 +665,8 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 				rows = append(rows, request{user: user, day: d, at: c.Start(d).Add(time.Hour), kind: streak.Tapped})
 			}
 		}
-		for some := range slices.Chunk(sorted(rows), 500) {
-			if _, err := w.sql.write(t.Context(), some); err != nil {
+		for chunk := range slices.Chunk(sorted(rows), 500) {
+			if _, err := w.sql.write(t.Context(), chunk); err != nil {
 				t.Fatal(err)
 			}
 		}

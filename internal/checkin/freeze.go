@@ -57,28 +57,28 @@ func gapsOf(reqs []request, out []outcome) (gaps []gap) {
 // closeGaps writes the days that freezes cover because of committed rows, and loads the records that they change. recs
 // are the records of the rows' years.
 func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, recs []*streak.Record) error {
-	var some []request
+	var chunk []request
 	var theirs []outcome
 	for i, r := range reqs {
 		if r.closes(out[i]) && s.freezes.Owes(recs[i], r.day) {
-			some, theirs = append(some, r), append(theirs, out[i])
+			chunk, theirs = append(chunk, r), append(theirs, out[i])
 		}
 	}
-	if len(some) == 0 {
+	if len(chunk) == 0 {
 		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, transfer.LoadWithin)
 	defer cancel()
-	histories, err := s.checkins.histories(within, mapped(some, func(r request) accounts.ID { return r.user }))
+	histories, err := s.checkins.histories(within, mapped(chunk, func(r request) accounts.ID { return r.user }))
 	if err != nil {
 		return asAnswer(ctx, err)
 	}
-	covered, err := s.coverGaps(within, gapsOf(some, theirs), histories)
+	covered, err := s.coverGaps(within, gapsOf(chunk, theirs), histories)
 	if err != nil || len(covered) == 0 {
 		return asAnswer(ctx, err)
 	}
 	var keys []records.Key
-	for _, r := range some {
+	for _, r := range chunk {
 		if first, ok := covered[r.user]; ok {
 			last := max(r.day.Year(), r.clock.Today(s.now()).Year())
 			for year := first.Year(); year <= last; year++ {
@@ -108,7 +108,7 @@ func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accou
 	slices.SortFunc(gaps, func(a, b gap) int { return a.at.Compare(b.at) }) // two rows of one user: the older first
 	due := func(g gap) []civil.Day { return s.freezes.Due(histories[g.user], g.clock, g.day, g.at) }
 	unwritten := func(user accounts.ID) func(civil.Day) bool {
-		return func(d civil.Day) bool { _, there := histories[user].On(d); return !there }
+		return func(d civil.Day) bool { _, found := histories[user].On(d); return !found }
 	}
 	var doubtful []accounts.ID
 	for _, g := range gaps {
@@ -145,12 +145,12 @@ func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accou
 		return cmp.Or(strings.Compare(a.user.String(), b.user.String()), cmp.Compare(a.day, b.day), a.at.Compare(b.at))
 	})
 	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
-	for some := range slices.Chunk(rows, 500) {
-		held, err := s.sql.write(ctx, some)
+	for chunk := range slices.Chunk(rows, 500) {
+		held, err := s.sql.write(ctx, chunk)
 		if err != nil {
 			return nil, asKind(err)
 		}
-		for _, r := range some {
+		for _, r := range chunk {
 			if row := held[r.key()]; row.kind != streak.Frozen { // the day was signed meanwhile
 				histories[r.user] = histories[r.user].With(streak.Mark{Day: r.day, Kind: row.kind, At: time.UnixMilli(row.at)})
 			}
@@ -187,7 +187,7 @@ func (s *Service) settle(ctx context.Context) {
 			if err != nil || len(covered) == 0 {
 				return err
 			}
-			return s.sql.tellLater(ctx, slices.Collect(maps.Keys(covered)), 0) // a Redis that outlived the node lacks them
+			return s.sql.enqueueUpdate(ctx, slices.Collect(maps.Keys(covered)), 0) // a Redis that outlived the node lacks them
 		})
 	}
 	if err != nil {
@@ -220,6 +220,6 @@ func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clo
 func (s *Service) ApplyGrant(ctx context.Context, user accounts.ID) error {
 	at := s.now()
 	s.projection.Begin(at)
-	s.bring(ctx, at, change{user: user})
+	s.applyChange(ctx, at, change{user: user})
 	return nil
 }

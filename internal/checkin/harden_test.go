@@ -92,8 +92,8 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 		{"one old row and one fresh row", []request{one(user, at.Add(time.Minute)), one(other, at.Add(time.Minute))}, false, 3},
 	} {
 		w, err := sqlLog{s}.commit(t.Context(), tt.reqs, &ahead{repeats: tt.repeats})
-		if err != nil || len(w.held) != len(tt.reqs) {
-			t.Fatal(tt.what, w.held, err)
+		if err != nil || len(w.rows) != len(tt.reqs) {
+			t.Fatal(tt.what, w.rows, err)
 		}
 		var got int
 		if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM checkin_flushes").Scan(&got); err != nil || got != tt.want {
@@ -116,7 +116,7 @@ func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
 	first := one(at)
 	for _, reqs := range [][]request{first, one(at.Add(time.Second)), one(at.Add(2 * time.Minute))} {
 		w, err := sqlLog{s}.commit(t.Context(), reqs, &ahead{repeats: true})
-		if row := w.held[reqs[0].key()]; err != nil || row.at != at.UnixMilli() || row.kind != streak.Tapped || row.req != first[0].req {
+		if row := w.rows[reqs[0].key()]; err != nil || row.at != at.UnixMilli() || row.kind != streak.Tapped || row.req != first[0].req {
 			t.Errorf("a check-in at %s is told of %+v, %v", reqs[0].at, row, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
 		t.Errorf("the disk was waited for %d times, %v; want once, for the fresh row", flushes, err)
 	}
 	s.met = s.find
-	if _, err := s.write(t.Context(), one(at)); !errors.Is(err, errGone) || !retryable(err) {
+	if _, err := s.write(t.Context(), one(at)); !errors.Is(err, errRowDeleted) || !retryable(err) {
 		t.Errorf("a row that nothing finds: %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
 			t.Fatalf("the reader sees %+v, %v", s, err)
 		}
 		w.recent = records.NewCache()
-		ahead := w.lookAhead(t.Context(), reqs)
+		ahead := w.loadAhead(t.Context(), reqs)
 		if err := w.apply(t.Context(), reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: streak.Tapped, ahead: ahead}}); err != nil {
 			t.Fatal(err)
 		}

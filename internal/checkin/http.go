@@ -24,14 +24,14 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark", Tags: tags,
 		Summary:     "Check in for today",
 		Description: "Answers when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and answers with `new: false`. A client that was off-line at midnight may name the `day` that it means: for a few minutes yesterday can still be signed.",
-		Errors:      []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postMark)
+		Errors:      []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postMark)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin", ID: "checkin.status", Tags: tags,
 		Summary:     "Get the streak",
 		Description: "Returns the streak, the longest streak, the total, and whether today and yesterday are signed.", Errors: []*errs.Error{ErrStore}}, s.getStatus)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin/makeup", ID: "checkin.make_up", Tags: tags,
 		Summary:     "Check in for a missed day",
 		Description: "The day is over, neither signed nor covered, not older than the server allows and not before the account. The number of such days in a calendar month is limited.",
-		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postMakeUp)
+		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postMakeUp)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/makeup", ID: "checkin.makeups", Tags: tags,
 		Summary:     "List make-up days",
 		Description: "Returns the days that can be made up, how many are left, and the days that were made up.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMakeups)

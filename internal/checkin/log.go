@@ -16,8 +16,8 @@ type checkinLog interface {
 	commit(ctx context.Context, rows []request, a *ahead) (written, error)
 	// secure gets committed rows that are applied to Redis, before their callers get a result.
 	secure(ctx context.Context, reqs []request, out []outcome)
-	// ask calls fn, which reads or writes SQL while check-ins wait that may not need SQL.
-	ask(ctx context.Context, fn func(context.Context) error) error
+	// withSQL calls fn, which reads or writes SQL while check-ins wait that may not need SQL.
+	withSQL(ctx context.Context, fn func(context.Context) error) error
 
 	// histories returns all days of some users. They include the acknowledged ones that SQL does not have yet. With
 	// errClaims, the histories have the rows of SQL only.
@@ -28,9 +28,9 @@ type checkinLog interface {
 	// drain returns when SQL has all check-ins that were acknowledged before, because a pass over the whole log would
 	// miss the others.
 	drain(ctx context.Context) error
-	// flushSome writes to SQL, page by page, the acknowledged check-ins of the last days that it lacks. It returns how
+	// flushPage writes to SQL, page by page, the acknowledged check-ins of the last days that it lacks. It returns how
 	// many check-ins it has compared and the cursor of the next page, which is empty after the last one.
-	flushSome(ctx context.Context, cursor string) (n int, next string, err error)
+	flushPage(ctx context.Context, cursor string) (n int, next string, err error)
 	// forget deletes a user's rows that are stored until SQL has them. The caller must have drained the log.
 	forget(ctx context.Context, user accounts.ID) error
 
@@ -45,9 +45,9 @@ type checkinLog interface {
 
 // written is the result for the rows of a batch.
 type written struct {
-	held    map[rowKey]row   // the rows that the log has for their days
-	kept    map[rowKey]bool  // the rows that the stream has, and SQL has not yet
-	refused map[rowKey]error // the rows that needed SQL while it was away
+	rows     map[rowKey]row   // the rows that the log has for their days
+	streamed map[rowKey]bool  // the rows that the stream has, and SQL has not yet
+	refused  map[rowKey]error // the rows that needed SQL while it was away
 }
 
 // sqlLog is the log in durable-first mode: SQL has every acknowledged check-in.
@@ -56,14 +56,14 @@ type sqlLog struct{ *sqlStore }
 func (l sqlLog) commit(ctx context.Context, rows []request, a *ahead) (written, error) {
 	if a.repeats { // reading costs less than an insert that adds nothing
 		if held, err := l.signed(ctx, rows); err != nil || len(held) == len(rows) {
-			return written{held: held}, err
+			return written{rows: held}, err
 		}
 	}
 	held, err := l.write(ctx, rows)
-	return written{held: held}, err
+	return written{rows: held}, err
 }
 
-func (sqlLog) ask(ctx context.Context, fn func(context.Context) error) error {
+func (sqlLog) withSQL(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	return fn(ctx)
@@ -72,7 +72,7 @@ func (sqlLog) ask(ctx context.Context, fn func(context.Context) error) error {
 func (sqlLog) secure(context.Context, []request, []outcome)           {}
 func (sqlLog) flush(context.Context, []accounts.ID) error             { return nil }
 func (sqlLog) drain(context.Context) error                            { return nil }
-func (sqlLog) flushSome(context.Context, string) (int, string, error) { return 0, "", nil }
+func (sqlLog) flushPage(context.Context, string) (int, string, error) { return 0, "", nil }
 func (sqlLog) forget(context.Context, accounts.ID) error              { return nil }
 func (sqlLog) journal() *queue.Redis                                  { return nil }
 func (sqlLog) batches() []queue.Batch                                 { return nil }

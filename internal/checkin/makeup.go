@@ -65,7 +65,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	}
 	row := makeup{user: user, month: streak.MonthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
 	key := rowKey{user, day}
-	if err := s.ask(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
+	if err := s.withSQL(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
 		return MakeupResult{}, err
 	}
 	// SQL decides. It needs all acknowledged check-ins, unless the claims are unreadable.
@@ -89,7 +89,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 		s.projection.Done(now)
 		return MakeupResult{}, err
 	}
-	s.bring(ctx, now, change{user: user, days: append(frozen, day), at: now})
+	s.applyChange(ctx, now, change{user: user, days: append(frozen, day), at: now})
 	out := MakeupResult{Makeup: Makeup{day, at}, Left: max(s.rules.MakeupLimit-n, 0)}
 	if out.Status, err = s.Status(ctx, user, clock); err != nil {
 		return MakeupResult{}, err

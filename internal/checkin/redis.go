@@ -75,11 +75,11 @@ func (s *redisStore) writeRecords(ctx context.Context, states []state) error {
 	if err := s.Drop(ctx, lost); err != nil {
 		return err
 	}
-	there, err := s.Held(ctx, perhaps)
+	found, err := s.Held(ctx, perhaps)
 	if err != nil {
 		return err
 	}
-	for i, h := range there {
+	for i, h := range found {
 		if h.There && !h.Foreign { // the next read loads the others
 			keys, recs = append(keys, perhaps[i]), append(recs, merged[i])
 		}
@@ -103,12 +103,12 @@ func (s *redisStore) claim(ctx context.Context, reqs []request, signed func(requ
 	}
 	out := make([]*row, len(reqs))
 	for i, reply := range s.Send(ctx, cmds) {
-		text, there, err := reply.Text()
+		text, found, err := reply.Text()
 		if err != nil {
 			return nil, err
 		}
 		switch own, ok := reqs[i], true; {
-		case there:
+		case found:
 			if own, ok = parseClaim(own.user, own.day, text); !ok {
 				return nil, fmt.Errorf("%w: a claim", keyspace.ErrReply)
 			}
@@ -177,9 +177,9 @@ func (s *redisStore) claimed(ctx context.Context, keys []rowKey) (map[rowKey]req
 
 var claimParser = keyspace.ParserOf(claimKeys.Family)
 
-// someClaims returns the claims in the next page of all keys, and the cursor of the page after it, like
+// claimsPage returns the claims in the next page of all keys, and the cursor of the page after it, like
 // [records.Store.Page].
-func (s *redisStore) someClaims(ctx context.Context, cursor string) (rows []request, next string, err error) {
+func (s *redisStore) claimsPage(ctx context.Context, cursor string) (rows []request, next string, err error) {
 	names, next, err := s.Page(ctx, cursor)
 	if err != nil {
 		return nil, "", err

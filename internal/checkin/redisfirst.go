@@ -39,8 +39,8 @@ const (
 	sqlBudget   = time.Second            // for SQL, where a caller waits for it
 	sqlPause    = time.Second            // after SQL was away, before a caller waits for it again
 
-	persistAtOnce = 20 // messages of at most a batch each
-	chunkRows     = 500
+	maxPersistMessages = 20 // messages of at most a batch each
+	chunkRows          = 500
 
 	// lateAfter is the largest age of a row that reaches SQL without a message. Readers that read the log by time miss
 	// older rows.
@@ -70,8 +70,8 @@ type streamLog struct {
 	log        *slog.Logger
 	now        func() time.Time
 
-	unasked  bool         // Redis did not respond to check
-	sqlUntil atomic.Int64 // SQL was away: Unix ms until which callers do not wait for it
+	unchecked bool         // Redis did not respond to check
+	sqlUntil  atomic.Int64 // SQL was away: Unix ms until which callers do not wait for it
 }
 
 func newStreamLog(cfg Config, s *Service) *streamLog {
@@ -108,8 +108,8 @@ func (l *streamLog) publish(ctx context.Context, rows []request) error {
 	return l.stream.PublishReplicated(ctx, l.replicas, queue.Message{Topic: TopicPersist, Payload: payload})
 }
 
-// ask bounds the time of fn. It returns ErrStore without calling fn for a moment after SQL was away.
-func (l *streamLog) ask(ctx context.Context, fn func(context.Context) error) error {
+// withSQL bounds the time of fn. It returns ErrStore without calling fn for a moment after SQL was away.
+func (l *streamLog) withSQL(ctx context.Context, fn func(context.Context) error) error {
 	if time.Now().UnixMilli() < l.sqlUntil.Load() {
 		return ErrStore
 	}
@@ -142,47 +142,47 @@ func undeadlocked(fn func() error) (err error) {
 // commit sends rows to the stream if Redis is enough to acknowledge them, else to SQL. While Redis is away, SQL gets
 // all the time and all the tries of durable-first mode.
 func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (written, error) {
-	if a.wait(); a.away || !l.projection.Up() {
+	if a.wait(); a.unavailable || !l.projection.Up() {
 		held, err := l.sql.write(ctx, rows)
-		return written{held: held}, err
+		return written{rows: held}, err
 	}
 	first, rest := l.divide(rows, a)
 	w := written{make(map[rowKey]row, len(rows)), map[rowKey]bool{}, map[rowKey]error{}}
 	var both sync.WaitGroup
-	var there map[rowKey]row
+	var found map[rowKey]row
 	var failed error
 	if len(rest) > 0 {
 		both.Go(func() {
-			failed = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.sql.write(ctx, rest); return err })
+			failed = l.withSQL(ctx, func(ctx context.Context) (err error) { found, err = l.sql.write(ctx, rest); return err })
 		})
 	}
 	unclaimed, failure := first, error(nil)
 	if len(first) > 0 {
 		var claims map[rowKey]row
-		if claims, unclaimed, failure = l.keep(ctx, first, a); failure == nil {
+		if claims, unclaimed, failure = l.claimAndPublish(ctx, first, a); failure == nil {
 			for key, row := range claims {
-				w.held[key], w.kept[key] = row, true
+				w.rows[key], w.streamed[key] = row, true
 			}
 		}
 	}
 	both.Wait()
 	if errors.Is(failed, ErrStore) && (failure != nil || !l.projection.Up()) {
-		there, failed = l.sql.write(ctx, rest) // Redis has just become unavailable
+		found, failed = l.sql.write(ctx, rest) // Redis has just become unavailable
 	}
-	take := func(rows []request, there map[rowKey]row, err error) error {
+	take := func(rows []request, found map[rowKey]row, err error) error {
 		if err != nil && !errors.Is(err, ErrStore) {
 			return err // the batch is retried, or split
 		}
 		for _, r := range rows {
-			if row, ok := there[r.key()]; ok && err == nil {
-				w.held[r.key()] = row
+			if row, ok := found[r.key()]; ok && err == nil {
+				w.rows[r.key()] = row
 			} else {
 				w.refused[r.key()] = cmp.Or(err, error(ErrStore))
 			}
 		}
 		return nil
 	}
-	if err := take(rest, there, failed); err != nil {
+	if err := take(rest, found, failed); err != nil {
 		return written{}, err
 	}
 	if len(unclaimed) == 0 {
@@ -191,13 +191,13 @@ func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (writt
 	var err error
 	if failure != nil {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(unclaimed)), slog.Any("err", failure))
-		if there, err = l.sql.write(ctx, unclaimed); err != nil {
+		if found, err = l.sql.write(ctx, unclaimed); err != nil {
 			return written{}, err
 		}
 	} else {
-		err = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.sql.write(ctx, unclaimed); return err })
+		err = l.withSQL(ctx, func(ctx context.Context) (err error) { found, err = l.sql.write(ctx, unclaimed); return err })
 	}
-	return w, take(unclaimed, there, err)
+	return w, take(unclaimed, found, err)
 }
 
 // divide separates the rows that Redis alone can acknowledge (first) from the rows that need the log (rest). A row
@@ -219,9 +219,9 @@ func (l *streamLog) divide(rows []request, a *ahead) (first, rest []request) {
 	return first, rest
 }
 
-// keep claims and publishes rows and returns the rows of the claims. Signed days without a claim are unclaimed, because
+// claimAndPublish claims and publishes rows and returns the rows of the claims. Signed days without a claim are unclaimed, because
 // SQL has them. After an error, all rows are unclaimed, and Redis may have them or not.
-func (l *streamLog) keep(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, unclaimed []request, err error) {
+func (l *streamLog) claimAndPublish(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, unclaimed []request, err error) {
 	var published error
 	var both sync.WaitGroup
 	both.Go(func() { published = l.publish(ctx, rows) })
@@ -249,7 +249,7 @@ func (l *streamLog) keep(ctx context.Context, rows []request, a *ahead) (held ma
 func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 	var broken []request
 	for i, r := range reqs {
-		if !out[i].kept || !out[i].New || !r.kind.Signs() {
+		if !out[i].streamed || !out[i].New || !r.kind.Signs() {
 			continue
 		}
 		if before, _ := out[i].ahead.around(r); before != nil {
@@ -262,7 +262,7 @@ func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 	if len(broken) == 0 {
 		return
 	}
-	err := l.ask(ctx, func(ctx context.Context) error { return l.persistRows(ctx, sorted(broken)) })
+	err := l.withSQL(ctx, func(ctx context.Context) error { return l.persistRows(ctx, sorted(broken)) })
 	if err != nil {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "new longest streaks are in redis alone until sql takes them", slog.Int("rows", len(broken)), slog.Any("err", err))
 	}
@@ -270,13 +270,13 @@ func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 
 // persistRows writes sorted rows to SQL, unless their days exist.
 func (l *streamLog) persistRows(ctx context.Context, rows []request) error {
-	for some := range slices.Chunk(rows, chunkRows) {
-		late := slices.ContainsFunc(some, func(r request) bool { return l.now().Sub(r.at) > lateAfter })
+	for chunk := range slices.Chunk(rows, chunkRows) {
+		late := slices.ContainsFunc(chunk, func(r request) bool { return l.now().Sub(r.at) > lateAfter })
 		err := undeadlocked(func() (err error) {
 			if late {
-				_, err = l.sql.importRows(ctx, some)
+				_, err = l.sql.importRows(ctx, chunk)
 			} else {
-				_, err = l.sql.write(ctx, some)
+				_, err = l.sql.write(ctx, chunk)
 			}
 			return err
 		})
@@ -290,7 +290,7 @@ func (l *streamLog) persistRows(ctx context.Context, rows []request) error {
 func (l *streamLog) journal() *queue.Redis { return l.stream }
 
 func (l *streamLog) batches() []queue.Batch {
-	return []queue.Batch{{Topics: []string{TopicPersist}, Size: persistAtOnce, Handle: l.persistMessages}}
+	return []queue.Batch{{Topics: []string{TopicPersist}, Size: maxPersistMessages, Handle: l.persistMessages}}
 }
 
 // persistMessages writes the messages of the stream to SQL. It applies to the records the rows that a dead node did not
@@ -324,10 +324,10 @@ func (l *streamLog) persistMessages(ctx context.Context, ds []queue.Delivery) []
 		return answers
 	}
 	var good []request
-	for some := range slices.Chunk(rows, chunkRows) {
-		good = append(good, l.persistGood(ctx, some, fail)...)
+	for chunk := range slices.Chunk(rows, chunkRows) {
+		good = append(good, l.persistGood(ctx, chunk, fail)...)
 	}
-	if err := l.bringBack(ctx, good); err != nil {
+	if err := l.reapply(ctx, good); err != nil {
 		fail(good, err)
 	}
 	return answers
@@ -336,14 +336,14 @@ func (l *streamLog) persistMessages(ctx context.Context, ds []queue.Delivery) []
 // asClaimed replaces each row by the one that its day's claim has. If two requests were published at once, the claim
 // shows which one was acknowledged. Without a claim, a row stays as it is.
 func (l *streamLog) asClaimed(ctx context.Context, rows []request) error {
-	for some := range slices.Chunk(rows, chunkRows) {
-		claims, err := l.redis.patient().claimed(ctx, mapped(some, request.key))
+	for chunk := range slices.Chunk(rows, chunkRows) {
+		claims, err := l.redis.patient().claimed(ctx, mapped(chunk, request.key))
 		if err != nil {
 			return err
 		}
-		for i, r := range some {
+		for i, r := range chunk {
 			if c, ok := claims[r.key()]; ok {
-				some[i] = c
+				chunk[i] = c
 			}
 		}
 	}
@@ -367,25 +367,25 @@ func (l *streamLog) persistGood(ctx context.Context, rows []request, fail func([
 	return append(slices.Clone(l.persistGood(ctx, rows[:half], fail)), l.persistGood(ctx, rows[half:], fail)...)
 }
 
-// bringBack applies rows whose days are not in their records, or that left a gap open. The node that published them
+// reapply applies rows whose days are not in their records, or that left a gap open. The node that published them
 // died, or could not read SQL.
-func (l *streamLog) bringBack(ctx context.Context, rows []request) error {
-	for some := range slices.Chunk(rows, chunkRows) {
+func (l *streamLog) reapply(ctx context.Context, rows []request) error {
+	for chunk := range slices.Chunk(rows, chunkRows) {
 		// Usually the node is alive and about to apply the row. Applying a row twice would leave the counts of the
 		// boards in doubt.
 		var err error
-		for began := time.Now(); len(some) > 0; {
-			if some, err = l.unapplied(ctx, some); err != nil {
+		for began := time.Now(); len(chunk) > 0; {
+			if chunk, err = l.unapplied(ctx, chunk); err != nil {
 				return err
 			}
-			if len(some) == 0 || time.Since(began) > applyFor {
+			if len(chunk) == 0 || time.Since(began) > applyFor {
 				break
 			}
 			if err := runs.Sleep(ctx, 10*time.Millisecond); err != nil {
 				return err
 			}
 		}
-		if err := l.projection.Renew(ctx, mapped(some, func(r request) change { return rowChange(r.key()) })...); err != nil {
+		if err := l.projection.Renew(ctx, mapped(chunk, func(r request) change { return rowChange(r.key()) })...); err != nil {
 			return err
 		}
 	}
@@ -444,7 +444,7 @@ func (l *streamLog) forget(ctx context.Context, user accounts.ID) error {
 // stream. If Redis has lost claims, SQL does not change.
 func (l *streamLog) persistClaims(ctx context.Context) error {
 	for cursor := ""; ; {
-		_, next, err := l.flushSome(ctx, cursor)
+		_, next, err := l.flushPage(ctx, cursor)
 		if err != nil || next == "" {
 			return err
 		}
@@ -452,10 +452,10 @@ func (l *streamLog) persistClaims(ctx context.Context) error {
 	}
 }
 
-// flushSome is one step of persistClaims.
-func (l *streamLog) flushSome(ctx context.Context, cursor string) (n int, next string, err error) {
+// flushPage is one step of persistClaims.
+func (l *streamLog) flushPage(ctx context.Context, cursor string) (n int, next string, err error) {
 	began := time.Now()
-	claims, next, err := l.redis.patient().someClaims(ctx, cursor)
+	claims, next, err := l.redis.patient().claimsPage(ctx, cursor)
 	if err != nil {
 		return 0, "", err
 	}
@@ -501,34 +501,34 @@ func (l *streamLog) drain(ctx context.Context) error {
 func (l *streamLog) check(ctx context.Context) error {
 	l.log.LogAttrs(ctx, slog.LevelWarn, "check-ins are answered from redis, before sql has them: what redis loses before that is lost",
 		slog.String("checkin.mode", RedisFirst), slog.Int("checkin.replicas", l.replicas))
-	err := l.tellRisks(ctx)
+	err := l.logRisks(ctx)
 	if errors.Is(err, redis.ErrUnavailable) {
-		l.unasked = true
+		l.unchecked = true
 		l.log.LogAttrs(ctx, slog.LevelWarn, "redis does not answer; it will be asked what it may lose when it does", slog.Any("err", err))
 		return nil
 	}
 	return err
 }
 
-// askAgainEvery is the pause before check is repeated on a Redis that did not respond.
-const askAgainEvery = time.Second
+// recheckEvery is the pause before check is repeated on a Redis that did not respond.
+const recheckEvery = time.Second
 
 // run repeats check until Redis responds.
 func (l *streamLog) run(ctx context.Context) {
-	for l.unasked && runs.Sleep(ctx, askAgainEvery) == nil {
-		err := l.tellRisks(ctx)
-		l.unasked = errors.Is(err, redis.ErrUnavailable)
+	for l.unchecked && runs.Sleep(ctx, recheckEvery) == nil {
+		err := l.logRisks(ctx)
+		l.unchecked = errors.Is(err, redis.ErrUnavailable)
 		switch {
 		case err == nil:
-			l.log.LogAttrs(ctx, slog.LevelInfo, "redis has told what it may lose")
-		case !l.unasked:
+			l.log.LogAttrs(ctx, slog.LevelInfo, "checkin: durability of redis checked")
+		case !l.unchecked:
 			l.log.LogAttrs(ctx, slog.LevelError, "redis cannot keep check-ins, and the server would not have started: answered check-ins may be lost", slog.Any("err", err))
 		}
 	}
 }
 
-// tellRisks logs what Redis may lose. It returns the errors of [redisStore.risks].
-func (l *streamLog) tellRisks(ctx context.Context) error {
+// logRisks logs what Redis may lose. It returns the errors of [redisStore.risks].
+func (l *streamLog) logRisks(ctx context.Context) error {
 	risks, err := l.redis.risks(ctx)
 	for _, risk := range risks {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "answered check-ins may be lost", slog.String("why", risk))

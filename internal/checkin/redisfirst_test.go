@@ -220,7 +220,7 @@ func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
 	t.Parallel()
 	l, tries := &streamLog{}, 0
 	ask := func() error {
-		return l.ask(t.Context(), func(context.Context) error {
+		return l.withSQL(t.Context(), func(context.Context) error {
 			if tries++; tries != 2 {
 				return &mysql.MySQLError{Number: 1213}
 			}
@@ -386,8 +386,8 @@ func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 	got, err := w.checkins.commit(t.Context(), rows, known)
-	if err != nil || len(got.refused) > 0 || len(got.held) != 2 {
-		t.Errorf("got %v, refused %v, %v, want both held", got.held, got.refused, err)
+	if err != nil || len(got.refused) > 0 || len(got.rows) != 2 {
+		t.Errorf("got %v, refused %v, %v, want both held", got.rows, got.refused, err)
 	}
 }
 
@@ -422,9 +422,9 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 	w, server := firstWorld(t)
 	users := newUsers(300)
 	var all sync.WaitGroup
-	for some := range slices.Chunk(users, 20) {
+	for chunk := range slices.Chunk(users, 20) {
 		all.Go(func() {
-			for _, user := range some {
+			for _, user := range chunk {
 				w.mustMark(t, user, civil.Clock{})
 			}
 		})
@@ -464,7 +464,7 @@ func TestClaimsAreBroughtToSQLPageByPage(t *testing.T) {
 	}
 	pages, looked := 0, 0
 	for cursor := ""; ; pages++ {
-		n, next, err := w.checkins.flushSome(t.Context(), cursor)
+		n, next, err := w.checkins.flushPage(t.Context(), cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -709,7 +709,7 @@ func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
 	}
 	l, asked := &streamLog{}, 0
 	for range 2 {
-		err := l.ask(t.Context(), func(context.Context) error { asked++; return errors.Join(errClaims, lost) })
+		err := l.withSQL(t.Context(), func(context.Context) error { asked++; return errors.Join(errClaims, lost) })
 		if errors.Is(err, ErrStore) || !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("got %v, want what Redis said", err)
 		}

@@ -385,7 +385,7 @@ func (p *pure) tap(now time.Time, c civil.Clock, day civil.Day) (bool, error) {
 	if _, err := p.rules.late(c, now, day); err != nil {
 		return false, err
 	}
-	if i, there := slices.BinarySearchFunc(p.log.Marks, day, func(m streak.Mark, d civil.Day) int { return int(m.Day - d) }); there {
+	if i, found := slices.BinarySearchFunc(p.log.Marks, day, func(m streak.Mark, d civil.Day) int { return int(m.Day - d) }); found {
 		if m := p.log.Marks[i]; !m.Kind.Signs() {
 			return false, ErrDayClosed
 		} else if m.Kind == streak.Tapped { // a repetition: no further freezes are ever due

@@ -52,12 +52,12 @@ type Apart interface {
 
 // Pace has the waiting times of the domain. A zero means the value of production.
 type Pace struct {
-	Budget     time.Duration // of a caller for one response of Redis, before SQL is used
-	SQL        time.Duration // of a caller in redis-first mode, for SQL
-	Round      time.Duration // see projection.Config.Patience
-	SecondLook time.Duration // of a reconciliation, before it rechecks a user who differs
-	LaterAgain time.Duration // of the message of an import, while Redis is away
-	ScanPage   int           // keys that one command scans
+	Budget       time.Duration // of a caller for one response of Redis, before SQL is used
+	SQL          time.Duration // of a caller in redis-first mode, for SQL
+	Round        time.Duration // see projection.Config.Patience
+	RecheckAfter time.Duration // of a reconciliation, before it rechecks a user who differs
+	LaterAgain   time.Duration // of the message of an import, while Redis is away
+	ScanPage     int           // keys that one command scans
 }
 
 // Service is the check-in domain as the rest of the program uses it.
@@ -117,10 +117,10 @@ func New(cfg Config) *Service {
 		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.sql.histories, Drain: s.checkins.drain,
 	})
 	s.reconciler = reconcile.New(reconcile.Config{
-		DB: cfg.DB, Records: s.redis.Patient(), Boards: s.Boards, Every: cfg.ReconcileEvery, Rate: cfg.ReconcileRate, SecondLook: cfg.Pace.SecondLook,
+		DB: cfg.DB, Records: s.redis.Patient(), Boards: s.Boards, Every: cfg.ReconcileEvery, Rate: cfg.ReconcileRate, RecheckAfter: cfg.Pace.RecheckAfter,
 		Node: cfg.Node, Metrics: cfg.Metrics, Log: cfg.Log, Now: s.now,
 		Up: s.projection.Up, Clocks: cfg.Users.Clocks, Histories: s.checkins.histories, Logged: s.sql.histories,
-		Flush: s.checkins.flush, FlushSome: s.checkins.flushSome, Renew: s.renew, EraseLate: s.eraseLate,
+		Flush: s.checkins.flush, FlushSome: s.checkins.flushPage, Renew: s.renew, EraseLate: s.eraseLate,
 	})
 	s.committer = s.newCommitter()
 	// All users who are read just after midnight of New Year miss at the same time. Their SELECTs are gathered, and at
@@ -175,16 +175,16 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock,
 	defer errs.Wrap(&err, "checkin.Mark %s", user)
 	now := s.now()
 	r := tap(user, clock, clock.Today(now), now, act, requestID)
-	if err := s.ask(ctx, r); err != nil {
+	if err := s.withSQL(ctx, r); err != nil {
 		return Result{}, err
 	}
 	out, err := s.submit(ctx, r)
 	return out.Result, err
 }
 
-// ask calls the before-hook of the app's own backend for a check-in or a make-up. It returns webhooks.ErrRefused if the
+// withSQL calls the before-hook of the app's own backend for a check-in or a make-up. It returns webhooks.ErrRefused if the
 // backend refuses, and webhooks.ErrAway if it does not respond.
-func (s *Service) ask(ctx context.Context, r request) error {
+func (s *Service) withSQL(ctx context.Context, r request) error {
 	if !s.hooks.Asks(api.BeforeCheckin) {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clo
 	if r.late, err = s.rules.late(clock, now, day); err != nil {
 		return Result{}, err
 	}
-	if err := s.ask(ctx, r); err != nil {
+	if err := s.withSQL(ctx, r); err != nil {
 		return Result{}, err
 	}
 	out, err := s.submit(ctx, r)
@@ -365,7 +365,7 @@ func (s *Service) skip(ctx context.Context, c accounts.ZoneChanged, clock civil.
 			return false, err
 		}
 		if len(s.freezes.Due(histories[c.User], clock, c.Skipped, now)) > 0 {
-			return false, s.sql.putOff(ctx, c, over)
+			return false, s.sql.postpone(ctx, c, over)
 		}
 	}
 	_, err = s.submit(ctx, request{user: c.User, clock: clock, day: c.Skipped, at: now, kind: streak.Skipped, req: now.UnixNano()})

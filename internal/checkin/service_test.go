@@ -113,7 +113,7 @@ func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget ti
 		t.Fatal(err)
 	}
 	rules = append(rules, Settings{})
-	pace := Pace{Budget: budget, ScanPage: 50, SecondLook: 100 * time.Millisecond, LaterAgain: time.Millisecond}
+	pace := Pace{Budget: budget, ScanPage: 50, RecheckAfter: 100 * time.Millisecond, LaterAgain: time.Millisecond}
 	if budget == stalls {
 		pace.SQL, pace.Round = stalls, stalls
 	}
@@ -645,12 +645,12 @@ func TestNoAnswerIsBehindWhileRedisIsKilledAndComesBack(t *testing.T) {
 		answers := make([][2]streak.Status, len(users))
 		for i, user := range users {
 			all.Go(func() {
-				here, there := nodes[(i+want)%2], nodes[(i+want+1)%2]
+				here, found := nodes[(i+want)%2], nodes[(i+want+1)%2]
 				res, err := here.Mark(t.Context(), user, c, Activity{}, rand.Uint64())
 				if err != nil || !res.New {
 					t.Errorf("got %+v, %v", res, err)
 				}
-				st, err := there.Status(t.Context(), user, c)
+				st, err := found.Status(t.Context(), user, c)
 				if err != nil {
 					t.Error(err)
 				}
@@ -758,7 +758,7 @@ func TestADayThatSQLHasLostIsSignedAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		reqs := []request{tap(users[0], c, day, w.now(), Activity{}, 1), tap(users[1], c, day, w.now(), Activity{}, 2)}
-		if a := w.lookAhead(t.Context(), reqs); !a.repeats {
+		if a := w.loadAhead(t.Context(), reqs); !a.repeats {
 			t.Fatal("the test is void: the node has not seen these days")
 		}
 		for _, r := range reqs {

@@ -85,7 +85,7 @@ func (s *sqlStore) write(ctx context.Context, reqs []request) (map[rowKey]row, e
 		held[r.key()] = row{at: r.at.UnixMilli(), kind: r.kind, req: r.req}
 	}
 	if s.hooks.Wants(api.HookCheckinMarked) {
-		return s.writeAndTell(ctx, reqs, args)
+		return s.writeAndNotify(ctx, reqs, args)
 	}
 	added, err := s.insert.Insert(ctx, args)
 	if err != nil || added == int64(len(reqs)) {
@@ -119,13 +119,13 @@ func (s *sqlStore) meet(ctx context.Context, reqs []request) (map[rowKey]row, er
 		held, err = scanRows(s.met.Find(ctx, keysOf(reqs)))
 	}
 	if err == nil && len(held) < len(reqs) {
-		err = errGone
+		err = errRowDeleted
 	}
 	return held, err
 }
 
-// errGone reports that a row was deleted between two statements of a batch.
-var errGone = errors.New("checkin: a row is gone that was there a moment ago")
+// errRowDeleted reports that a row was deleted between two statements of a batch.
+var errRowDeleted = errors.New("checkin: a row is gone that was there a moment ago")
 
 // hardenFresh is harden for requests that may have found the row of their day a moment after it was written.
 func (s *sqlStore) hardenFresh(ctx context.Context, reqs []request, held map[rowKey]row) error {
@@ -146,9 +146,9 @@ func keysOf(reqs []request) []any {
 	return keys
 }
 
-// writeAndTell is write with notifications: one transaction has the rows and one message of the outbox for the app's
+// writeAndNotify is write with notifications: one transaction has the rows and one message of the outbox for the app's
 // own backend. A retry of a batch with an unknown outcome may notify the backend a second time.
-func (s *sqlStore) writeAndTell(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
+func (s *sqlStore) writeAndNotify(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
 	told := 0
 	err = s.db.Batch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
@@ -192,7 +192,7 @@ func deadlocked(err error) bool { return sqldb.IsRetryable(err) }
 // retryable reports whether the same batch may be written again after err. The request ids show what an earlier try has
 // written. A batch that has timed out is not retried, because all other check-ins would wait as long again.
 func retryable(err error) bool {
-	return sqldb.IsRetryable(err) || unanswered(err) && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone)
+	return sqldb.IsRetryable(err) || unanswered(err) && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRowDeleted)
 }
 
 // unanswered reports whether the batch may be committed or not after err.
@@ -223,9 +223,9 @@ func (s *sqlStore) histories(ctx context.Context, users []accounts.ID) (map[acco
 func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_ map[accounts.ID]streak.History, err error) {
 	defer errs.Wrap(&err, "checkin.histories")
 	out := make(map[accounts.ID]streak.History, len(users))
-	for some := range slices.Chunk(users, 500) {
+	for chunk := range slices.Chunk(users, 500) {
 		var rows []logRow
-		if err := q.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(some)).Scan(ctx, &rows); err != nil {
+		if err := q.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(chunk)).Scan(ctx, &rows); err != nil {
 			return nil, asKind(err)
 		}
 		for len(rows) > 0 {
@@ -242,7 +242,7 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 			N    int         `bun:"n"`
 			At   int64       `bun:"at"`
 		}
-		if err := q.NewRaw("SELECT user_id, n, at FROM checkin_grants WHERE user_id IN (?)", bun.List(some)).Scan(ctx, &grants); err != nil {
+		if err := q.NewRaw("SELECT user_id, n, at FROM checkin_grants WHERE user_id IN (?)", bun.List(chunk)).Scan(ctx, &grants); err != nil {
 			return nil, asKind(err)
 		}
 		for _, g := range grants {
@@ -517,12 +517,12 @@ const chunkUsers = 200
 // touchedSince calls fn with the users who were touched at that time or later, in chunks.
 func (s *sqlStore) touchedSince(ctx context.Context, from time.Time, fn func([]accounts.ID) error) error {
 	for at := (transfer.Arrival{At: from.UnixMilli()}); ; {
-		some, err := transfer.Arrivals(ctx, s.db, true, at, chunkUsers)
-		if err != nil || len(some) == 0 {
+		chunk, err := transfer.Arrivals(ctx, s.db, true, at, chunkUsers)
+		if err != nil || len(chunk) == 0 {
 			return err
 		}
-		at = some[len(some)-1]
-		if err := fn(mapped(some, func(a transfer.Arrival) accounts.ID { return a.User })); err != nil {
+		at = chunk[len(chunk)-1]
+		if err := fn(mapped(chunk, func(a transfer.Arrival) accounts.ID { return a.User })); err != nil {
 			return err
 		}
 	}
@@ -542,13 +542,13 @@ func (s *sqlStore) followLater(ctx context.Context, t transfer.Touched, after ti
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return transfer.Tell(ctx, tx, t, after) }))
 }
 
-// tellLater is followLater for users without a new signed day.
-func (s *sqlStore) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
+// enqueueUpdate is followLater for users without a new signed day.
+func (s *sqlStore) enqueueUpdate(ctx context.Context, users []accounts.ID, after time.Duration) error {
 	return s.followLater(ctx, transfer.Touched{Users: users}, after)
 }
 
-// putOff enqueues the message of a skipped date again, for the time until.
-func (s *sqlStore) putOff(ctx context.Context, c accounts.ZoneChanged, until time.Time) error {
+// postpone enqueues the message of a skipped date again, for the time until.
+func (s *sqlStore) postpone(ctx context.Context, c accounts.ZoneChanged, until time.Time) error {
 	payload, err := json.Marshal(c)
 	if err != nil {
 		return err

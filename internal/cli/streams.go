@@ -160,7 +160,7 @@ func (cmd *streamsStopCmd) Run(ctx context.Context, c *console) error {
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes %s (%s) is sent away; with the publish key they may come again.", s.Title, s.ID)); err != nil {
 			return err
 		}
-		if err := live.AskToStop(ctx, db, s.ID); err != nil {
+		if err := live.EnqueueStop(ctx, db, s.ID); err != nil {
 			return err
 		}
 		return c.result(map[string]any{"stream": s.ID.String()}, func(w io.Writer) error {
@@ -179,7 +179,7 @@ type streamsKeysCmd struct {
 
 // Run replaces a stream's keys.
 func (cmd *streamsKeysCmd) Run(ctx context.Context, c *console) error {
-	which := live.Which{Publish: cmd.Publish || !cmd.Play, Play: cmd.Play || !cmd.Publish}
+	which := live.KeySet{Publish: cmd.Publish || !cmd.Play, Play: cmd.Play || !cmd.Publish}
 	return cmd.with(ctx, c, func(db *sqldb.DB, s live.Stream) error {
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes or watches %s (%s) with the old keys is sent away.", s.Title, s.ID)); err != nil {
 			return err

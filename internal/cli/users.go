@@ -440,7 +440,7 @@ func (cmd *usersEventsCmd) Run(ctx context.Context, c *console) error {
 		}
 		views := make([]eventView, 0, len(list))
 		for _, e := range list {
-			views = append(views, eventView{api.At(e.At), string(e.Kind), e.Device, e.Household})
+			views = append(views, eventView{api.At(e.At), string(e.Kind), e.Device, e.ClientNet})
 		}
 		return c.result(map[string]any{"user": a.ID.String(), "events": views, "next": next}, func(w io.Writer) error {
 			if len(views) == 0 {

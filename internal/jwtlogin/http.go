@@ -17,7 +17,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary:     "Log in by the app's token",
 		Description: "The token is a JSON Web Token that the app's backend or identity provider has signed. A new user gets an account, unless the operator has disabled that.",
 		Errors: []*errs.Error{ErrOff, ErrToken, ErrUnknown, accounts.ErrExternalID, accounts.ErrDeviceName, accounts.ErrBanned, accounts.ErrCredentials, accounts.ErrStore,
-			webhooks.ErrRefused, webhooks.ErrAway}}, s.post)
+			webhooks.ErrRefused, webhooks.ErrUnavailable}}, s.post)
 }
 
 func (s *Service) post(ctx context.Context, in *web.Body[api.JWTRequest]) (*web.Body[api.Tokens], error) {

@@ -15,12 +15,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits for each user, or for each household, stream and kind of key if the caller has a key.
+// Limits for each user, or for each client network, stream and kind of key if the caller has a key.
 var (
 	createLimit  = ratelimit.Limit{Max: 30, Window: time.Hour}
 	keysLimit    = ratelimit.Limit{Max: 30, Window: time.Hour}
 	publishLimit = ratelimit.Limit{Max: 30, Window: time.Minute}
-	watchLimit   = ratelimit.Limit{Max: 600, Window: time.Minute} // an office may be one household
+	watchLimit   = ratelimit.Limit{Max: 600, Window: time.Minute} // an office may be one client network
 )
 
 // sdp is the media type of WHIP and WHEP.
@@ -219,7 +219,7 @@ func (s *Service) postKeys(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.Rotate(ctx, caller.User, id, Which{Publish: in.Body.Publish, Play: in.Body.Play})
+	keys, err := s.Rotate(ctx, caller.User, id, KeySet{Publish: in.Body.Publish, Play: in.Body.Play})
 	if err != nil {
 		return nil, err
 	}

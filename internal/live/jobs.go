@@ -32,16 +32,16 @@ func (s *Service) tidy(ctx context.Context) (err error) {
 	if err != nil {
 		return asKind(ctx, err)
 	}
-	for some := range slices.Chunk(list, sweepBatch) {
-		which := make([]ID, len(some))
-		for i, st := range some {
-			which[i] = st.ID
+	for chunk := range slices.Chunk(list, sweepBatch) {
+		chunkIDs := make([]ID, len(chunk))
+		for i, st := range chunk {
+			chunkIDs[i] = st.ID
 		}
-		held, err := s.redis.held(ctx, which)
+		held, err := s.redis.withPublisher(ctx, chunkIDs)
 		if err != nil {
 			return err
 		}
-		for _, st := range some {
+		for _, st := range chunk {
 			if held[st.ID] || now.Sub(sqldb.Time(st.Since)) < freshFor {
 				continue
 			}

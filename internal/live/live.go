@@ -137,7 +137,7 @@ type Settings struct {
 	PublicIP    []string      `koanf:"public_ip" help:"addresses under which publishers and viewers reach this node behind a NAT that passes the UDP port on; none: the machine's own"`
 	Owned       int           `koanf:"owned" default:"20" help:"streams that a user may have, at most 1000"`
 	Sessions    int           `koanf:"sessions" default:"1000" help:"publishers and viewers that this node carries at a time, at most 100000; a tenth is kept for publishers and other nodes"`
-	MaxFrom     int           `koanf:"max_from" default:"200" help:"viewers of this node from one household (IPv4 address or IPv6 /64) that come with keys or as guests of rooms"`
+	MaxFrom     int           `koanf:"max_from" default:"200" help:"viewers of this node from one client network (IPv4 address or IPv6 /64) that come with keys or as guests of rooms"`
 	RecordBytes int64         `koanf:"record_bytes" default:"1073741824" help:"bytes at which the recording of a stream ends, or files.max_size where that is less"`
 	RecordFor   time.Duration `koanf:"record_for" default:"720h" help:"how long a recording is kept"`
 	Warm        int           `koanf:"warm" default:"100" help:"live streams that a node reads when it has started; at most 10000" zero:"none"`
@@ -194,7 +194,7 @@ func newKey(k kind, id ID) string {
 	return Prefix + string(k) + id.String() + base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
-// hashOf returns the hash that SQL stores for a key, and Redis for a household.
+// hashOf returns the hash that SQL stores for a key, and Redis for a client network.
 func hashOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -208,11 +208,11 @@ type Holder struct {
 
 	kind kind
 	hash string // of a key; for a ticket, the hash of the play key at that time
-	from string // household
+	from string // client network
 	seat seat   // of a ticket
 }
 
-// UserID implements web.Caller. Rate limits count by it. Callers of one household with the same kind of key count as
+// UserID implements web.Caller. Rate limits count by it. Callers of one client network with the same kind of key count as
 // one. So viewers cannot use up the limits of the publisher, of other viewers or of other nodes.
 func (h *Holder) UserID() string { return h.Stream.String() + string(h.kind) + hashOf(h.from) }
 
@@ -280,15 +280,15 @@ func (c Caller) mayWatch(s Stream) bool {
 // signer signs tokens with the server's secret. All nodes have the same secret, and it stays the same after a restart.
 type signer []byte
 
-// ofToken is the purpose of a mac.
-const ofToken = "live ticket"
+// tokenPurpose is the purpose of a mac.
+const tokenPurpose = "live ticket"
 
 // mac returns the mac of a token's text and the hash of a play key. The text begins with the kind, which determines the
 // length of the hash.
 func (s signer) mac(text, play string) string {
 	h := hmac.New(sha256.New, s)
-	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(ofToken))))
-	h.Write([]byte(ofToken + text + play))
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(tokenPurpose))))
+	h.Write([]byte(tokenPurpose + text + play))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 

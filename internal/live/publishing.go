@@ -37,15 +37,15 @@ type localStream struct {
 
 // publication is a publisher's session.
 type publication struct {
-	session  SessionID
-	stream   ID
-	by       Caller
-	began    int64 // Unix ms
-	src      *media.Source
-	unfollow func()
-	held     atomic.Pointer[lease.Held]
-	lost     time.Time // time since the lease is not this node's; zero: it is
-	take     *take     // the recording; nil: none
+	session   SessionID
+	stream    ID
+	by        Caller
+	began     int64 // Unix ms
+	src       *media.Source
+	unfollow  func()
+	held      atomic.Pointer[lease.Held]
+	lost      time.Time       // time since the lease is not this node's; zero: it is
+	recording *localRecording // the recording; nil: none
 
 	counted time.Time // time of the last count of bytes
 	bytes   uint64
@@ -62,7 +62,7 @@ func (p *publication) token() int64 { return p.held.Load().Token }
 
 // onAir returns the info for other nodes.
 func (s *Service) onAir(p *publication) OnAir {
-	return OnAir{Token: p.token(), Session: p.session, Node: s.cfg.Node, Address: s.cfg.Address(), Started: p.began, Formats: p.src.Formats, Recording: p.take != nil}
+	return OnAir{Token: p.token(), Session: p.session, Node: s.cfg.Node, Address: s.cfg.Address(), Started: p.began, Formats: p.src.Formats, Recording: p.recording != nil}
 }
 
 // Publish answers the offer of a publisher, and publishes until the session ends. It returns ErrStream, ErrMay,
@@ -91,7 +91,7 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 	switch {
 	case errors.Is(err, lease.ErrHeld):
 		return SessionID{}, "", errors.Join(ErrBusy, err)
-	case away(err):
+	case isUnavailable(err):
 		return SessionID{}, "", errors.Join(ErrState, err)
 	case err != nil:
 		return SessionID{}, "", err
@@ -102,7 +102,7 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 		if err != nil {
 			p.held.Store(nil)
 			if err := held.Release(context.WithoutCancel(ctx)); err != nil {
-				s.log.Debug("live: the lease of a publisher who did not come about expires", "stream", id, "err", err)
+				s.log.Debug("live: lease of a failed publisher not released", "stream", id, "err", err)
 			}
 		}
 	}()
@@ -130,23 +130,23 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 		return SessionID{}, "", ErrBusy // the previous session is still ending
 	}
 	if before := s.local[id]; before != nil {
-		defer before.src.Close(errGone) // a relay of a publisher who has left
+		defer before.src.Close(errPublisherLeft) // a relay of a publisher who has left
 	}
 	a := &localStream{id: id, src: p.src, pub: p, views: map[SessionID]*view{}, idle: time.Now()}
 	s.local[id] = a
 	s.mu.Unlock()
-	p.take = s.record(st, p)
+	p.recording = s.record(st, p)
 	if err := s.report(ctx, p); err != nil {
-		s.log.Debug("live: it is told later where a stream is published", "stream", id, "err", err)
+		s.log.Debug("live: publisher not reported, retried later", "stream", id, "err", err)
 	}
 	s.metrics.publishers.Inc()
-	s.log.Info("a stream is published", "stream", id, "session", p.session, "pictures", name(p.src.Formats.Video), "sound", name(p.src.Formats.Audio))
+	s.log.Info("live: stream published", "stream", id, "session", p.session, "pictures", name(p.src.Formats.Video), "sound", name(p.src.Formats.Audio))
 	go func() {
 		defer done()
-		s.keep(base, p)
+		s.renewPublisher(base, p)
 		s.finish(base, a)
-		if p.take != nil { // outside the session's slot, because storing may take half an hour
-			s.work.Go(func() { s.keepTake(base, p.take) })
+		if p.recording != nil { // outside the session's slot, because storing may take half an hour
+			s.work.Go(func() { s.finishRecording(base, p.recording) })
 		}
 	}()
 	return p.session, answer, nil
@@ -174,7 +174,7 @@ func (s *Service) claim(ctx context.Context, p *publication, token int64) error 
 		if err != nil {
 			return err
 		}
-		if standing, known := owner[st.Owner]; !known || standing.Away() {
+		if standing, known := owner[st.Owner]; !known || standing.IsUnavailable() {
 			return ErrStream
 		}
 		newest, err := claim(ctx, tx, p.stream, token, p.began)
@@ -185,8 +185,8 @@ func (s *Service) claim(ctx context.Context, p *publication, token int64) error 
 	}))
 }
 
-// keep renews the lease of a publisher and reports its figures, until the session ends.
-func (s *Service) keep(ctx context.Context, p *publication) {
+// renewPublisher renews the lease of a publisher and reports its figures, until the session ends.
+func (s *Service) renewPublisher(ctx context.Context, p *publication) {
 	t := time.NewTicker(s.every)
 	defer t.Stop()
 	for {
@@ -199,7 +199,7 @@ func (s *Service) keep(ctx context.Context, p *publication) {
 		case <-t.C:
 		}
 		if err := s.round(ctx, p); err != nil {
-			s.log.Info("a publisher is sent away", "stream", p.stream, "session", p.session, "err", err)
+			s.log.Info("live: publisher disconnected", "stream", p.stream, "session", p.session, "err", err)
 			p.src.Close(err)
 			return
 		}
@@ -291,16 +291,16 @@ func (s *Service) finish(base context.Context, a *localStream) {
 			return err
 		}))
 		if err != nil {
-			s.log.Warn("that a stream has ended is left to a job", "stream", a.id, "err", err)
+			s.log.Warn("live: end of stream not stored, left to a job", "stream", a.id, "err", err)
 		}
 		if err := s.redis.clear(ctx, a.id, held.Token); err != nil && !errors.Is(err, errOvertaken) {
-			s.log.Debug("live: where a stream was published expires", "stream", a.id, "err", err)
+			s.log.Debug("live: stream info not deleted, expires", "stream", a.id, "err", err)
 		}
 		if err := held.Release(ctx); err != nil {
-			s.log.Debug("live: the lease of a publisher who is gone expires", "stream", a.id, "err", err)
+			s.log.Debug("live: lease of a former publisher not released", "stream", a.id, "err", err)
 		}
 	}()
-	s.log.Info("a stream is not published any more", "stream", a.id, "session", p.session)
+	s.log.Info("live: stream no longer published", "stream", a.id, "session", p.session)
 }
 
 // Unpublish ends a publisher's session for a caller who may publish. It returns ErrStream, ErrMay, ErrSession or

@@ -21,14 +21,14 @@ const (
 	// webm is the media type of recordings.
 	webm      = "video/webm"
 	extension = ".webm"
-	// keepTime bounds the storing of a recording as a file. stopTime bounds the rest of it when the node stops, because
+	// storeTime bounds the storing of a recording as a file. stopTime bounds the rest of it when the node stops, because
 	// each part of the node has ten seconds then.
-	keepTime = 30 * time.Minute
-	stopTime = 5 * time.Second
+	storeTime = 30 * time.Minute
+	stopTime  = 5 * time.Second
 )
 
-// take is a recording that is not yet a file of the stream's owner.
-type take struct {
+// localRecording is a recording that is not yet a file of the stream's owner.
+type localRecording struct {
 	Recording
 	path     string
 	file     *os.File        // locked until it is closed
@@ -49,11 +49,11 @@ func lock(path string, flag int) (*os.File, error) {
 }
 
 // record starts a recording of a publisher, if the owner wants it. It returns nil if there is none.
-func (s *Service) record(st Stream, p *publication) *take {
+func (s *Service) record(st Stream, p *publication) *localRecording {
 	if !st.Record {
 		return nil
 	}
-	t := &take{Recording: Recording{ID: p.session, Stream: st.ID, Started: p.began}, path: filepath.Join(s.cfg.Folder, st.ID.String()+"."+p.session.String()+"."+strconv.FormatInt(p.began, 10)+extension)}
+	t := &localRecording{Recording: Recording{ID: p.session, Stream: st.ID, Started: p.began}, path: filepath.Join(s.cfg.Folder, st.ID.String()+"."+p.session.String()+"."+strconv.FormatInt(p.began, 10)+extension)}
 	unlocked := t.path + ".new" // other nodes do not look for this name
 	err := os.MkdirAll(s.cfg.Folder, 0o700)
 	if err == nil {
@@ -68,41 +68,41 @@ func (s *Service) record(st Stream, p *publication) *take {
 		}
 	}
 	if err != nil {
-		s.log.Warn("a stream is not recorded", "stream", st.ID, "err", err)
+		s.log.Warn("live: stream not recorded", "stream", st.ID, "err", err)
 		return nil
 	}
 	return t
 }
 
-// keepTake stores a recording as a file of the owner. A recording that cannot be stored now remains for the next start
+// finishRecording stores a recording as a file of the owner. A recording that cannot be stored now remains for the next start
 // of a node. The same applies if storing takes longer than stopTime after base has ended.
-func (s *Service) keepTake(base context.Context, t *take) {
+func (s *Service) finishRecording(base context.Context, t *localRecording) {
 	defer t.file.Close()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(base), keepTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(base), storeTime)
 	defer cancel()
 	defer context.AfterFunc(base, func() { time.AfterFunc(stopTime, cancel) })()
 	if t.recorder != nil {
 		out, err := t.recorder.Result()
 		t.Duration, t.Bytes = out.Duration.Milliseconds(), out.Bytes
 		if err != nil {
-			s.log.Warn("the recording of a stream has ended early", "stream", t.Stream, "err", err)
+			s.log.Warn("live: recording ended early", "stream", t.Stream, "err", err)
 		}
 	}
 	var err error
 	if t.Bytes > 0 {
-		if err = s.storeTake(ctx, t); err != nil {
-			s.log.Warn("the recording of a stream is left to the next start", "stream", t.Stream, "path", t.path, "err", err)
+		if err = s.storeRecording(ctx, t); err != nil {
+			s.log.Warn("live: recording not stored, left to the next start", "stream", t.Stream, "path", t.path, "err", err)
 			return
 		}
 	}
 	if err := os.Remove(t.path); err != nil {
-		s.log.Warn("a recording that is stored, or empty, cannot be removed from the data folder: remove it by hand", "path", t.path, "err", err)
+		s.log.Warn("live: recording not removed from the data folder, remove it by hand", "path", t.path, "err", err)
 	}
 }
 
-// storeTake stores a recording that has bytes.
-func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
-	defer errs.Wrap(&err, "live.storeTake %s", t.ID)
+// storeRecording stores a recording that has bytes.
+func (s *Service) storeRecording(ctx context.Context, t *localRecording) (err error) {
+	defer errs.Wrap(&err, "live.storeRecording %s", t.ID)
 	if done, err := hasRecording(ctx, s.db, t.ID); done || err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 
 // storeFile stores a recording with the id of its session, and adds the file's id to the name of its path. So the next
 // start does not store it again if the row cannot be written.
-func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) error {
+func (s *Service) storeFile(ctx context.Context, t *localRecording, owner accounts.ID) error {
 	file, err := s.cfg.Files.Store(ctx, owner, t.ID.String(), "live-"+sqldb.Time(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, t.file, s.cfg.RecordFor)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) err
 	t.File = file
 	named := strings.TrimSuffix(t.path, extension) + "." + file + extension
 	if err := os.Rename(t.path, named); err != nil {
-		s.log.Warn("a stored recording cannot be renamed; should its row not be written either, the next start stores it again", "path", t.path, "err", err)
+		s.log.Warn("live: stored recording not renamed", "path", t.path, "err", err)
 		return nil
 	}
 	t.path = named
@@ -157,15 +157,15 @@ func (s *Service) recover(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			if t := left(path); t != nil {
-				s.keepTake(ctx, t)
+			if t := leftoverRecording(path); t != nil {
+				s.finishRecording(ctx, t)
 			}
 		}
 	})
 }
 
-// left returns the recording in a file, or nil if there is none or another node has it.
-func left(path string) *take {
+// leftoverRecording returns the recording in a file, or nil if there is none or another node has it.
+func leftoverRecording(path string) *localRecording {
 	parts := strings.Split(strings.TrimSuffix(filepath.Base(path), extension), ".")
 	if len(parts) != 3 && len(parts) != 4 {
 		return nil
@@ -185,7 +185,7 @@ func left(path string) *take {
 		_ = file.Close()
 		return nil
 	}
-	t := &take{Recording: Recording{ID: session, Stream: stream, Started: started, Bytes: info.Size(), Duration: max(0, info.ModTime().UnixMilli()-started)}, path: path, file: file}
+	t := &localRecording{Recording: Recording{ID: session, Stream: stream, Started: started, Bytes: info.Size(), Duration: max(0, info.ModTime().UnixMilli()-started)}, path: path, file: file}
 	if len(parts) == 4 { // it is stored
 		t.File = parts[3]
 	}

@@ -35,8 +35,8 @@ const viewerLife = 30 * time.Second
 // redisStore has all Redis calls of this package.
 type redisStore struct{ db *redis.DB }
 
-// away reports whether Redis is unavailable.
-func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+// isUnavailable reports whether Redis is unavailable.
+func isUnavailable(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -94,10 +94,10 @@ func (s *redisStore) states(ctx context.Context, list []ID, now time.Time) (map[
 // parseState returns the state in the replies for one stream.
 func parseState(r []keyspace.Reply) (s State, err error) {
 	held, _, heldErr := r[0].Text()
-	info, there, infoErr := r[1].Text()
+	info, found, infoErr := r[1].Text()
 	fields, fieldsErr := r[2].Items()
 	viewers, viewersErr := r[3].Int()
-	if err := errors.Join(heldErr, infoErr, fieldsErr, viewersErr); err != nil || !there {
+	if err := errors.Join(heldErr, infoErr, fieldsErr, viewersErr); err != nil || !found {
 		return State{}, err
 	}
 	var a OnAir
@@ -155,8 +155,8 @@ func (s *redisStore) renew(ctx context.Context, here map[ID][]Watching, now time
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// gone deletes a viewer.
-func (s *redisStore) gone(ctx context.Context, id ID, w Watching) error {
+// deleteViewer deletes a viewer.
+func (s *redisStore) deleteViewer(ctx context.Context, id ID, w Watching) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "ZREM", Key: subscriberKeys.At(id).Key, Args: []string{w.entry()}}).Err
 }
 
@@ -183,8 +183,8 @@ func (s *redisStore) viewers(ctx context.Context, id ID, now time.Time) ([]Watch
 	return all, err
 }
 
-// held reports which streams have a publisher, or will have one at once, in one round trip.
-func (s *redisStore) held(ctx context.Context, list []ID) (map[ID]bool, error) {
+// withPublisher reports which streams have a publisher, or will have one at once, in one round trip.
+func (s *redisStore) withPublisher(ctx context.Context, list []ID) (map[ID]bool, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
 		cmds[i] = keyspace.Cmd{Name: "EXISTS", Key: publisherKeys.At(id).Key}

@@ -89,11 +89,11 @@ type Service struct {
 	base     context.Context //nolint:containedctx // for the work of sessions; nil before and after Run
 	work     sync.WaitGroup
 	local    map[ID]*localStream
-	asked    map[ID]bool // streams whose sessions the next beat compares with SQL
+	due      map[ID]bool // streams whose sessions the next beat compares with SQL
 	all      bool        // the next beat compares every session
 	nudge    chan struct{}
 	sessions int
-	viewers  map[string]int // number of sessions by user or household
+	viewers  map[string]int // number of sessions by user or client network
 }
 
 // New returns a Service. The error has all faults of the settings.
@@ -102,10 +102,10 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: aggregate.New(cfg.DB, cfg.Caches), bus: cfg.Bus.Nodes(), signer: cfg.Secret, previous: cfg.Previous, cfg: cfg, life: leaseLife, every: reportEvery, sweep: lookEvery, log: cfg.Log,
-		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
+	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: aggregate.New(cfg.DB, cfg.Caches), bus: cfg.Bus.Nodes(), signer: cfg.Secret, previous: cfg.Previous, cfg: cfg, life: leaseLife, every: reportEvery, sweep: checkEvery, log: cfg.Log,
+		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, due: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
-	s.bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
+	s.bus.Handle(topic, bus.Handler{Event: s.handleEvent, Lost: s.lost})
 	return s, nil
 }
 
@@ -117,8 +117,8 @@ const (
 	parted  = "viewer.end"     // the same, only for a viewer's session
 )
 
-// heard handles an event of another node.
-func (s *Service) heard(e bus.Event) {
+// handleEvent handles an event of another node.
+func (s *Service) handleEvent(e bus.Event) {
 	if len(e.Data) < ids.Len {
 		return
 	}
@@ -128,7 +128,7 @@ func (s *Service) heard(e bus.Event) {
 	}
 	switch e.Name {
 	case changed:
-		s.lookSoon(id)
+		s.scheduleCheck(id)
 	case ended, parted:
 		session, err := ids.Parse[Session](e.Data[ids.Len:])
 		switch {
@@ -149,10 +149,10 @@ func (s *Service) lost() {
 	s.wake()
 }
 
-// lookSoon makes the next beat compare the sessions of a stream with SQL.
-func (s *Service) lookSoon(id ID) {
+// scheduleCheck makes the next beat compare the sessions of a stream with SQL.
+func (s *Service) scheduleCheck(id ID) {
 	s.mu.Lock()
-	s.asked[id] = true
+	s.due[id] = true
 	s.mu.Unlock()
 	s.wake()
 }
@@ -164,17 +164,17 @@ func (s *Service) wake() {
 	}
 }
 
-// tell broadcasts an event to the other nodes. If it is lost, they find the change within half a minute.
-func (s *Service) tell(ctx context.Context, name, data string) {
+// broadcast broadcasts an event to the other nodes. If it is lost, they find the change within half a minute.
+func (s *Service) broadcast(ctx context.Context, name, data string) {
 	if err := s.bus.Publish(ctx, topic, name, data); err != nil {
-		s.log.Debug("live: other nodes are not told", "what", name, "err", err)
+		s.log.Debug("live: event not broadcast", "what", name, "err", err)
 	}
 }
 
 // Changed makes all nodes compare the sessions of a stream with SQL.
 func (s *Service) Changed(ctx context.Context, id ID) {
-	s.lookSoon(id)
-	s.tell(ctx, changed, id.String())
+	s.scheduleCheck(id)
+	s.broadcast(ctx, changed, id.String())
 }
 
 // Obey executes an operator's order.
@@ -193,11 +193,11 @@ func (s *Service) Obey(ctx context.Context, o Order) (err error) {
 	return nil
 }
 
-// Which selects the keys of a stream to replace.
-type Which struct{ Publish, Play bool }
+// KeySet selects the keys of a stream to replace.
+type KeySet struct{ Publish, Play bool }
 
 // rotate replaces the selected keys of a stream and returns the new ones.
-func (w Which) rotate(st *Stream) (keys StreamKeys) {
+func (w KeySet) rotate(st *Stream) (keys StreamKeys) {
 	if w.Publish {
 		keys.Publish = newKey(publishKey, st.ID)
 		st.Publish = hashOf(keys.Publish)
@@ -216,7 +216,7 @@ type Update struct {
 	Record *bool
 }
 
-func (u Update) on(st *Stream) error {
+func (u Update) apply(st *Stream) error {
 	if u.Title != nil {
 		title, err := line(*u.Title)
 		if err != nil {
@@ -242,10 +242,10 @@ func set[T any](to, value *T) {
 func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update) (st Stream, keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Create %s", owner)
 	fresh := Stream{ID: id, Owner: owner}
-	if err := u.on(&fresh); err != nil {
+	if err := u.apply(&fresh); err != nil {
 		return Stream{}, StreamKeys{}, err
 	}
-	both := Which{true, true}
+	both := KeySet{true, true}
 	var made bool // by an earlier try
 	err = s.caches.Change(ctx, StreamChanged.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) error {
 		who, err := accounts.Standings(ctx, tx, owner)
@@ -286,8 +286,8 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 
 // change runs fn on an owner's stream in a transaction, under the lock of its row, and drops its cache entry. It
 // returns ErrStream.
-func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, what cache.Event[ID], fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
-	err = s.caches.Change(ctx, what.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, event cache.Event[ID], fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
+	err = s.caches.Change(ctx, event.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		if st, err = lockOwned(ctx, tx, owner, id); err != nil {
 			return err
 		}
@@ -301,7 +301,7 @@ func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, what cac
 func (s *Service) Update(ctx context.Context, owner accounts.ID, id ID, u Update) (_ Stream, err error) {
 	defer errs.Wrap(&err, "live.Update %s", id)
 	st, err := s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
-		if err := u.on(st); err != nil {
+		if err := u.apply(st); err != nil {
 			return err
 		}
 		return updateStream(ctx, tx, *st)
@@ -313,10 +313,10 @@ func (s *Service) Update(ctx context.Context, owner accounts.ID, id ID, u Update
 }
 
 // Rotate gives a stream new keys, and ends the sessions with the old ones. It returns ErrStream.
-func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, which Which) (keys StreamKeys, err error) {
+func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, chunkIDs KeySet) (keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Rotate %s", id)
 	_, err = s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
-		keys = which.rotate(st)
+		keys = chunkIDs.rotate(st)
 		return updateStream(ctx, tx, *st)
 	})
 	if err != nil {
@@ -340,7 +340,7 @@ func (s *Service) Delete(ctx context.Context, owner accounts.ID, id ID) (err err
 func (s *Service) deleted(ctx context.Context, id ID) {
 	s.Changed(ctx, id)
 	if err := s.redis.forget(ctx, id); err != nil {
-		s.log.Debug("live: what Redis has of a deleted stream expires", "stream", id, "err", err)
+		s.log.Debug("live: data of a deleted stream not deleted, expires", "stream", id, "err", err)
 	}
 }
 
@@ -348,7 +348,7 @@ func (s *Service) deleted(ctx context.Context, id ID) {
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "live.Erase %s", user)
 	for {
-		list, err := streamsOf(ctx, s.db, user, sweepBatch)
+		list, err := selectUserStreams(ctx, s.db, user, sweepBatch)
 		if err != nil {
 			return asKind(ctx, err)
 		}
@@ -384,7 +384,7 @@ func (s *Service) show(ctx context.Context, list []Stream) []Shown {
 	}
 	states, err := s.redis.states(ctx, live, s.bus.Time())
 	if err != nil {
-		s.log.Debug("live: nobody knows what is live", "err", err)
+		s.log.Debug("live: state of streams not read", "err", err)
 	}
 	for i := range out {
 		out[i].State = states[out[i].ID]
@@ -408,7 +408,7 @@ func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (_ Shown, er
 // Mine returns the streams of a user, newest first.
 func (s *Service) Mine(ctx context.Context, user accounts.ID) (_ []Shown, err error) {
 	defer errs.Wrap(&err, "live.Mine %s", user)
-	list, err := streamsOf(ctx, s.db, user, 1000)
+	list, err := selectUserStreams(ctx, s.db, user, 1000)
 	if err != nil {
 		return nil, asKind(ctx, err)
 	}
@@ -450,7 +450,7 @@ func (s *Service) Viewers(ctx context.Context, owner accounts.ID, id ID) (_ []Wa
 		return nil, err
 	}
 	list, err := s.redis.viewers(ctx, id, s.bus.Time())
-	if away(err) {
+	if isUnavailable(err) {
 		return nil, errors.Join(ErrState, err)
 	}
 	return list, err
@@ -467,7 +467,7 @@ func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID, curs
 	if _, err := s.owned(ctx, owner, id); err != nil {
 		return nil, "", err
 	}
-	list, err := recordingsOf(ctx, s.db, id, at, n+1)
+	list, err := selectUserRecordings(ctx, s.db, id, at, n+1)
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
@@ -502,7 +502,7 @@ func (s *Service) stop(ctx context.Context, id ID) error {
 func (s *Service) state(ctx context.Context, id ID) (State, error) {
 	states, err := s.redis.states(ctx, []ID{id}, s.bus.Time())
 	switch {
-	case away(err):
+	case isUnavailable(err):
 		return State{}, errors.Join(ErrState, err)
 	case err != nil:
 		return State{}, err
@@ -515,7 +515,7 @@ func (s *Service) state(ctx context.Context, id ID) (State, error) {
 // finishSession ends a session on any node.
 func (s *Service) finishSession(ctx context.Context, id ID, session SessionID) {
 	if !s.endSession(id, session) {
-		s.tell(ctx, ended, id.String()+session.String())
+		s.broadcast(ctx, ended, id.String()+session.String())
 	}
 }
 
@@ -641,8 +641,8 @@ func (s *Service) listen(ctx context.Context, level slog.Level) {
 
 // places is the number of a node's sessions that one viewer may have.
 type places struct {
-	who  string // a user or a household
-	most int    // 0: a publisher or another node, which may also use the reserved tenth of all sessions
+	subject string // a user or a client network
+	most    int    // 0: a publisher or another node, which may also use the reserved tenth of all sessions
 }
 
 // begin counts a new session and returns the engine and context for it. The caller must call done once at the end. It
@@ -659,12 +659,12 @@ func (s *Service) begin(p places) (engine *media.Engine, base context.Context, d
 		return nil, nil, nil, ErrMedia
 	case s.sessions >= all:
 		return nil, nil, nil, ErrFull
-	case views && s.viewers[p.who] >= p.most:
+	case views && s.viewers[p.subject] >= p.most:
 		return nil, nil, nil, ErrTooMany
 	}
 	s.sessions++
 	if views {
-		s.viewers[p.who]++
+		s.viewers[p.subject]++
 	}
 	s.work.Add(1)
 	return s.engine, s.base, sync.OnceFunc(func() {
@@ -672,8 +672,8 @@ func (s *Service) begin(p places) (engine *media.Engine, base context.Context, d
 		defer s.mu.Unlock()
 		s.sessions--
 		if views {
-			if s.viewers[p.who]--; s.viewers[p.who] == 0 {
-				delete(s.viewers, p.who)
+			if s.viewers[p.subject]--; s.viewers[p.subject] == 0 {
+				delete(s.viewers, p.subject)
 			}
 		}
 		s.work.Done()

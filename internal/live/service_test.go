@@ -339,7 +339,7 @@ func TestNewKeysEndTheSessionsOfTheOldOnesOnAllNodes(t *testing.T) {
 	own, _, err := w.watch(Caller{User: ann}, st.ID)
 	w.must(err)
 	w.sees("pictures", v)
-	fresh, err := far.Rotate(t.Context(), ann, st.ID, Which{Play: true})
+	fresh, err := far.Rotate(t.Context(), ann, st.ID, KeySet{Play: true})
 	w.must(err)
 	eventually.True(t, "who came with the old play key to be sent away", func() bool { return v.Ended() })
 	w.sees("the owner's pictures to go on", own)
@@ -352,7 +352,7 @@ func TestNewKeysEndTheSessionsOfTheOldOnesOnAllNodes(t *testing.T) {
 	if fresh.Publish != "" {
 		t.Error("a publish key was made unasked")
 	}
-	_, err = far.Rotate(t.Context(), ann, st.ID, Which{Publish: true})
+	_, err = far.Rotate(t.Context(), ann, st.ID, KeySet{Publish: true})
 	w.must(err)
 	eventually.True(t, "the publisher to be sent away", func() bool { return w.shown(ann, st.ID).OnAir == nil && again.Ended() })
 	_, err = w.Verify(t.Context(), keys.Publish)
@@ -366,8 +366,8 @@ func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
 	st, keys := w.made(ann, Update{Access: to(Open)})
 	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
 	w.must(err)
-	w.must(AskToStop(t.Context(), w.db, st.ID))
-	_, err = Rotate(t.Context(), w.db, st.ID, Which{Play: true})
+	w.must(EnqueueStop(t.Context(), w.db, st.ID))
+	_, err = Rotate(t.Context(), w.db, st.ID, KeySet{Play: true})
 	w.must(err)
 	asked, err := queue.NewSQL(w.db).Waiting(t.Context(), TopicAsk, 10)
 	w.must(err)
@@ -700,12 +700,12 @@ func TestANodeThatStopsLeavesWhatIsBeingStored(t *testing.T) {
 		base, end := context.WithCancel(t.Context())
 		end()
 		began := time.Now()
-		w.keepTake(base, left(path))
+		w.finishRecording(base, leftoverRecording(path))
 		if took := time.Since(began); took == 0 || took > 9*time.Second {
 			t.Errorf("a node that stops has waited for %s", took)
 		}
 		w.files.hangs, w.files.fault = false, nil
-		w.keepTake(t.Context(), left(path))
+		w.finishRecording(t.Context(), leftoverRecording(path))
 		list, _, err := w.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 		if w.must(err); len(list) != 1 || list[0].File != session.String() || list[0].Fault != "" {
 			t.Errorf("recorded are %+v", list)
@@ -841,7 +841,7 @@ func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
 	_, err = w.Verify(ctx, token)
 	w.fails("a ticket whose time is over", err, accounts.ErrToken)
 	w.ahead.Store(0)
-	_, err = w.Rotate(ctx, ann, st.ID, Which{Play: true})
+	_, err = w.Rotate(ctx, ann, st.ID, KeySet{Play: true})
 	w.must(err)
 	_, err = w.Verify(ctx, token)
 	w.fails("a ticket of old keys", err, accounts.ErrToken)
@@ -871,7 +871,7 @@ func TestErasingAUserDeletesTheirStreams(t *testing.T) {
 	w.shown(bob, kept.ID)
 }
 
-// No user or household can use all slots of a node, and viewers leave some to publishers and other nodes.
+// No user or client network can use all slots of a node, and viewers leave some to publishers and other nodes.
 func TestViewersLeavePlacesToOthers(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.Sessions, s.cfg.MaxFrom = 30, 5 })
 	ann := w.person()
@@ -899,7 +899,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 	w.must(w.Leave(t.Context(), bob, st.ID, first))
 	eventually.NoError(t, "the user to be let in for the one that ended", func() error { _, err := watch(bob); return err })
 
-	// from watches from a household.
+	// from watches from a client network.
 	from := func(at string) error {
 		play, err := w.Verify(context.WithValue(t.Context(), clientnet.Key{}, func() string { return at }), keys.Play)
 		w.must(err)
@@ -925,7 +925,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 	w.fails("a publisher when all is taken", err, ErrFull)
 }
 
-// A school, or all users of a mobile network, may be one household.
+// A school, or all users of a mobile network, may be one client network.
 func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.MaxFrom = 1 })
 	a := web.New(web.Config{Auth: keyed{w.Service}, Limiter: ratelimit.New(w.redis)})

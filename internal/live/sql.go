@@ -54,8 +54,8 @@ func selectStreams(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Stre
 	})
 }
 
-// streamsOf returns at most n streams of a user, newest first.
-func streamsOf(ctx context.Context, q sqldb.Querier, owner accounts.ID, n int) ([]Stream, error) {
+// selectUserStreams returns at most n streams of a user, newest first.
+func selectUserStreams(ctx context.Context, q sqldb.Querier, owner accounts.ID, n int) ([]Stream, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.owner_id = ? ORDER BY s.created DESC, s.id LIMIT ?", owner, n)
 	return sqldb.Collect(rows, err, scanRow)
 }
@@ -119,8 +119,8 @@ func insertRecording(ctx context.Context, tx *sqldb.Tx, r Recording) error {
 // mostRecordings is the largest page of recordings.
 const mostRecordings = 200
 
-// recordingsOf returns at most n recordings of a stream after a place, newest first.
-func recordingsOf(ctx context.Context, q sqldb.Querier, id ID, at place, n int) ([]Recording, error) {
+// selectUserRecordings returns at most n recordings of a stream after a place, newest first.
+func selectUserRecordings(ctx context.Context, q sqldb.Querier, id ID, at place, n int) ([]Recording, error) {
 	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE stream_id = ? AND (started < ? OR (started = ? AND id > ?)) ORDER BY started DESC, id LIMIT ?",
 		id, at.since, at.since, at.id, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Recording, err error) {

@@ -23,9 +23,9 @@ const (
 	relaysEvery = 2 * time.Second
 	// renewEvery is the time between two renewals of viewers.
 	renewEvery = 10 * time.Second
-	// lookEvery is the time between two comparisons of all sessions with SQL, in case a node missed an event. It is
+	// checkEvery is the time between two comparisons of all sessions with SQL, in case a node missed an event. It is
 	// also the time between two checks of a node's addresses.
-	lookEvery = 30 * time.Second
+	checkEvery = 30 * time.Second
 	// lingerFor is the time until a relay without viewers ends.
 	lingerFor = 10 * time.Second
 	// pullTime bounds the start of a relay.
@@ -36,8 +36,8 @@ const (
 	relayLife = time.Minute
 )
 
-// errGone reports that a publisher has left.
-var errGone = errors.New("live: the publisher is gone")
+// errPublisherLeft reports that a publisher has left.
+var errPublisherLeft = errors.New("live: the publisher is gone")
 
 // view is a viewer's session.
 type view struct {
@@ -54,7 +54,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	if err := s.mayWatch(ctx, by, id); err != nil {
 		return SessionID{}, "", err
 	}
-	engine, base, done, err := s.begin(s.placesOf(by))
+	engine, base, done, err := s.begin(s.limitFor(by))
 	if err != nil {
 		return SessionID{}, "", err
 	}
@@ -94,7 +94,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	}
 	if v.counts() {
 		if err := s.redis.renew(ctx, map[ID][]Watching{id: {v.Watching}}, s.bus.Time()); err != nil {
-			s.log.Debug("live: a viewer counts from the next round on", "stream", id, "err", err)
+			s.log.Debug("live: viewer not counted, retried later", "stream", id, "err", err)
 		}
 		s.metrics.viewers.Inc()
 	}
@@ -106,14 +106,14 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 			<-viewer.Done()
 		case <-viewer.Done():
 		}
-		s.left(context.WithoutCancel(base), a, v)
+		s.removeView(context.WithoutCancel(base), a, v)
 	}()
 	return v.Session, answer, nil
 }
 
-// placesOf returns the limit that a viewer's session counts for. A viewer with a key, or a guest of a room, has no
-// account and counts by household.
-func (s *Service) placesOf(by Caller) places {
+// limitFor returns the limit that a viewer's session counts for. A viewer with a key, or a guest of a room, has no
+// account and counts by client network.
+func (s *Service) limitFor(by Caller) places {
 	switch {
 	case by.Key == nil:
 		return places{by.User.String(), mostOfUser}
@@ -183,9 +183,9 @@ func (c Caller) channels() []string {
 
 // follow compares the sessions of a stream with SQL after each event on the channels that may end a right.
 func (s *Service) follow(ctx context.Context, id ID, channels []string) (unfollow func()) {
-	l := &events.Listener{Lost: func() { s.lookSoon(id) }, Event: func(e events.Event, _ events.Position) {
+	l := &events.Listener{Lost: func() { s.scheduleCheck(id) }, Event: func(e events.Event, _ events.Position) {
 		if e.Type == api.EventSessionEnded || e.Type == api.EventRoomGone {
-			s.lookSoon(id)
+			s.scheduleCheck(id)
 		}
 	}}
 	var leaves []func()
@@ -200,8 +200,8 @@ func (s *Service) follow(ctx context.Context, id ID, channels []string) (unfollo
 	}
 }
 
-// left records that a viewer has left.
-func (s *Service) left(ctx context.Context, a *localStream, v *view) {
+// removeView records that a viewer has left.
+func (s *Service) removeView(ctx context.Context, a *localStream, v *view) {
 	v.viewer.Close()
 	v.unfollow()
 	s.mu.Lock()
@@ -216,8 +216,8 @@ func (s *Service) left(ctx context.Context, a *localStream, v *view) {
 	s.metrics.viewers.Dec()
 	ctx, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()
-	if err := s.redis.gone(ctx, a.id, v.Watching); err != nil {
-		s.log.Debug("live: a viewer who is gone counts for some seconds", "stream", a.id, "err", err)
+	if err := s.redis.deleteViewer(ctx, a.id, v.Watching); err != nil {
+		s.log.Debug("live: viewer not deleted, expires", "stream", a.id, "err", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID
 		return ErrSession
 	}
 	if !s.endView(id, session) {
-		s.tell(ctx, parted, id.String()+session.String()) // another node ignores it if the session is the publisher's
+		s.broadcast(ctx, parted, id.String()+session.String()) // another node ignores it if the session is the publisher's
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (s *Service) endSession(id ID, session SessionID) bool {
 	published := a != nil && a.pub != nil && a.pub.session == session
 	s.mu.Unlock()
 	if published {
-		go a.src.Close(errGone)
+		go a.src.Close(errPublisherLeft)
 		return true
 	}
 	return s.endView(id, session)
@@ -333,7 +333,7 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *localStream, er
 		if errors.Is(err, ErrOffAir) {
 			return nil, err
 		}
-		s.log.Warn("a stream cannot be fetched from the node to which it is published", "stream", id, "node", at.Node, "address", at.Address, "err", err)
+		s.log.Warn("live: relay not started", "stream", id, "node", at.Node, "address", at.Address, "err", err)
 		return nil, errors.Join(ErrNode, err)
 	}
 	a := &localStream{id: id, src: src, session: at.Session, views: map[SessionID]*view{}, idle: time.Now()}
@@ -353,7 +353,7 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *localStream, er
 		case <-src.Done():
 		case <-base.Done():
 		}
-		src.Close(errGone)
+		src.Close(errPublisherLeft)
 		s.mu.Lock()
 		if s.local[id] == a {
 			delete(s.local, id)
@@ -382,10 +382,10 @@ func (s *Service) beat(ctx context.Context) {
 			s.lost()
 			s.listen(ctx, slog.LevelDebug)
 		}
-		s.look(ctx)
+		s.checkDue(ctx)
 		if now.Sub(related) >= relaysEvery {
 			related = now
-			s.lookAtRelays(ctx, now)
+			s.checkRelays(ctx, now)
 		}
 		if now.Sub(renewed) >= renewEvery {
 			renewed = now
@@ -394,32 +394,32 @@ func (s *Service) beat(ctx context.Context) {
 	}
 }
 
-// look compares the sessions of due streams with SQL, and ends sessions that are no longer allowed.
-func (s *Service) look(ctx context.Context) {
+// checkDue compares the sessions of due streams with SQL, and ends sessions that are no longer allowed.
+func (s *Service) checkDue(ctx context.Context) {
 	var list []ID
 	s.mu.Lock()
 	for id := range s.local {
-		if s.all || s.asked[id] {
+		if s.all || s.due[id] {
 			list = append(list, id)
 		}
 	}
 	s.all = false
-	clear(s.asked)
+	clear(s.due)
 	s.mu.Unlock()
-	for some := range slices.Chunk(list, sweepBatch) {
-		if err := s.lookAt(ctx, some); err != nil && ctx.Err() == nil {
-			s.log.Debug("live: sessions are looked at later", "err", err)
+	for chunk := range slices.Chunk(list, sweepBatch) {
+		if err := s.checkStreams(ctx, chunk); err != nil && ctx.Err() == nil {
+			s.log.Debug("live: sessions not checked, retried later", "err", err)
 			s.mu.Lock()
-			for _, id := range some {
-				s.asked[id] = true
+			for _, id := range chunk {
+				s.due[id] = true
 			}
 			s.mu.Unlock()
 		}
 	}
 }
 
-// lookAt does the work of look for some streams.
-func (s *Service) lookAt(ctx context.Context, list []ID) error {
+// checkStreams does the work of look for some streams.
+func (s *Service) checkStreams(ctx context.Context, list []ID) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
 	rows, err := selectStreams(ctx, s.db, list)
@@ -447,12 +447,12 @@ func (s *Service) lookAt(ctx context.Context, list []ID) error {
 		return err == nil
 	}
 	for a, views := range sessions {
-		st, there := rows[a.id]
-		if p := a.pub; p != nil && (!there || !p.by.mayPublish(st) || out[st.Owner] || !stays(p.by)) {
+		st, found := rows[a.id]
+		if p := a.pub; p != nil && (!found || !p.by.mayPublish(st) || out[st.Owner] || !stays(p.by)) {
 			go a.src.Close(errMay)
 		}
 		for _, v := range views {
-			if !there || !v.by.mayWatch(st) || out[v.by.User] || !stays(v.by) {
+			if !found || !v.by.mayWatch(st) || out[v.by.User] || !stays(v.by) {
 				go v.viewer.Close()
 			}
 		}
@@ -477,13 +477,13 @@ func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (ma
 	s.mu.Unlock()
 	delete(users, accounts.ID{}) // viewers with a key
 	out := map[accounts.ID]bool{}
-	for some := range slices.Chunk(slices.Collect(maps.Keys(users)), sweepBatch) {
-		found, err := accounts.Standings(ctx, s.db, some...)
+	for chunk := range slices.Chunk(slices.Collect(maps.Keys(users)), sweepBatch) {
+		found, err := accounts.Standings(ctx, s.db, chunk...)
 		if err != nil {
 			return nil, err
 		}
-		for _, u := range some {
-			if standing, known := found[u]; !known || standing.Away() {
+		for _, u := range chunk {
+			if standing, known := found[u]; !known || standing.IsUnavailable() {
 				out[u] = true
 			}
 		}
@@ -494,9 +494,9 @@ func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (ma
 // errMay reports that a session is no longer allowed.
 var errMay = errors.New("live: the session is not allowed any more")
 
-// lookAtRelays ends relays without viewers, and relays of publishers who have left. If Redis has lost a publisher's
+// checkRelays ends relays without viewers, and relays of publishers who have left. If Redis has lost a publisher's
 // lease, the publisher has the lease's duration to acquire it again.
-func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
+func (s *Service) checkRelays(ctx context.Context, now time.Time) {
 	var list []ID
 	s.mu.Lock()
 	for id, a := range s.local {
@@ -509,15 +509,15 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	for some := range slices.Chunk(list, sweepBatch) {
+	for chunk := range slices.Chunk(list, sweepBatch) {
 		ctx, cancel := context.WithTimeout(ctx, roundTime)
-		states, err := s.redis.states(ctx, some, s.bus.Time())
+		states, err := s.redis.states(ctx, chunk, s.bus.Time())
 		cancel()
 		if err != nil {
 			return // media are forwarded as long as they arrive
 		}
 		s.mu.Lock()
-		for _, id := range some {
+		for _, id := range chunk {
 			a, on := s.local[id], states[id].OnAir
 			switch {
 			case a == nil || a.pub != nil:
@@ -526,7 +526,7 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 			case on == nil && a.lost.IsZero():
 				a.lost = now
 			case on != nil || now.Sub(a.lost) >= s.life:
-				go a.src.Close(errGone)
+				go a.src.Close(errPublisherLeft)
 			}
 		}
 		s.mu.Unlock()
@@ -548,6 +548,6 @@ func (s *Service) renew(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
 	if err := s.redis.renew(ctx, here, s.bus.Time()); err != nil {
-		s.log.Debug("live: viewers are said to be there later", "err", err)
+		s.log.Debug("live: viewers not renewed, retried later", "err", err)
 	}
 }

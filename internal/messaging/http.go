@@ -58,7 +58,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary:     "Send a message",
 		Description: "A response means that the message is durable. A retry with the same client_id and content returns the same message. The chat of two users begins with the first message. A refusal does not show whether a block or a setting caused it.",
 		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrFile, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
-			accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.postMessage))
+			accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
 		Summary:     "List messages",
 		Description: "Returns the newest messages, or messages before, after or around a number, in the order of their numbers. It omits messages that the caller has deleted for themselves.",
@@ -66,11 +66,16 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/changes", ID: "chats.changes", Tags: tags,
 		Summary: "List message changes since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.edit", Tags: tags,
-		Summary: "Edit a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.patchMessage))
+		Summary: "Edit a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
 		Summary:     "Hide or recall a message",
+<<<<<<< HEAD
 		Description: "Hides a message for the caller, or recalls a message of the caller for all members. An admin of a group may also recall messages of members with a lower role. A recalled message keeps its number and loses its content.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.deleteMessage))
+=======
+		Description: "Hides a message for the caller, or recalls one that the caller sent. A message that was recalled keeps its number and loses its content.",
+		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.deleteMessage))
+>>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags, NoReplay: true,
 		Summary: "React to a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags, NoReplay: true,

@@ -20,7 +20,7 @@ import (
 type reader struct {
 	choice Choice
 	lang   i18n.Language
-	there  bool // has an account
+	exists bool // has an account
 }
 
 // readers returns the settings and languages of users.
@@ -53,13 +53,13 @@ type facts struct {
 func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts.ID]reader) (f facts, err error) {
 	f = facts{readers: about, names: map[accounts.ID]string{}}
 	var chats []messaging.Place
-	var told []notices.Place
+	var notified []notices.Place
 	seen := map[messaging.Place]bool{}
 	for _, d := range list {
 		chat := messaging.Place{User: d.job.User, Conv: d.job.Conv}
 		switch {
 		case d.job.Notice != 0:
-			told = append(told, notices.Place{User: d.job.User, Seq: d.job.Notice})
+			notified = append(notified, notices.Place{User: d.job.User, Seq: d.job.Notice})
 		case !seen[chat]: // a user with two devices has two jobs
 			seen[chat] = true
 			chats = append(chats, chat)
@@ -70,8 +70,8 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 			return f, err
 		}
 	}
-	if len(told) > 0 {
-		if f.notices, err = s.told.Pending(ctx, told); err != nil {
+	if len(notified) > 0 {
+		if f.notices, err = s.told.Pending(ctx, notified); err != nil {
 			return f, err
 		}
 	}
@@ -107,29 +107,29 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 }
 
 // compose returns the push of a job; there is false if there is nothing to push.
-func (f facts) compose(j job) (p api.Push, there bool, err error) {
+func (f facts) compose(j job) (p api.Push, ok bool, err error) {
 	to := f.readers[j.User]
 	switch {
-	case !to.there:
+	case !to.exists:
 		return p, false, nil
 	case j.Device.IsZero(): // a backend with its own pushes has its own settings
 		to.choice = Choice{true, true, true, true}
 	}
 	p = api.Push{V: 1, Lang: string(to.lang), At: j.At}
 	if j.Notice != 0 {
-		there, err = f.ofNotice(&p, j, to)
+		ok, err = f.composeNotice(&p, j, to)
 	} else {
-		there = f.ofMessages(&p, j, to)
+		ok = f.composeMessages(&p, j, to)
 	}
-	return p, there, err
+	return p, ok, err
 }
 
 // previewed is the number of characters of a message in a push.
 const previewed = 200
 
-func (f facts) ofMessages(p *api.Push, j job, to reader) (there bool) {
-	w, there := f.waiting[messaging.Place{User: j.User, Conv: j.Conv}]
-	if !there || !to.choice.Messages {
+func (f facts) composeMessages(p *api.Push, j job, to reader) (ok bool) {
+	w, ok := f.waiting[messaging.Place{User: j.User, Conv: j.Conv}]
+	if !ok || !to.choice.Messages {
 		return false
 	}
 	group, inGroup := w.Chat.Group()
@@ -180,10 +180,10 @@ var saying = map[string]string{
 	api.NoticeAccountReused:   "A device was logged out, because a token of it was used twice.",
 }
 
-// ofNotice returns the push of a notice. Refusals are not pushed.
-func (f facts) ofNotice(p *api.Push, j job, to reader) (there bool, err error) {
-	n, there := f.notices[notices.Place{User: j.User, Seq: j.Notice}]
-	if !there || !to.choice.wants(n.Kind) {
+// composeNotice returns the push of a notice. Refusals are not pushed.
+func (f facts) composeNotice(p *api.Push, j job, to reader) (ok bool, err error) {
+	n, ok := f.notices[notices.Place{User: j.User, Seq: j.Notice}]
+	if !ok || !to.choice.wants(n.Kind) {
 		return false, nil
 	}
 	p.What, p.Kind, p.Seq, p.Tag = api.PushNotice, n.Kind, n.Seq, "n:"+n.Source
@@ -195,8 +195,8 @@ func (f facts) ofNotice(p *api.Push, j job, to reader) (there bool, err error) {
 		p.Title, p.Body = a.Title, cut(a.Text, previewed)
 		return true, nil
 	}
-	said, there := saying[n.Kind]
-	if !there {
+	said, ok := saying[n.Kind]
+	if !ok {
 		return false, nil
 	}
 	name := f.name(n.Subject.String(), to.lang)

@@ -24,10 +24,10 @@ const (
 	// markEvery is the interval of writes of the mark without other writes. After a kill the follower continues from
 	// the mark.
 	markEvery = time.Minute
-	// chatsAtOnce is the number of conversations per statement.
-	chatsAtOnce = 100
-	// atOnce is the number of members per statement, and per page of a conversation.
-	atOnce = 200
+	// chatsPerStatement is the number of conversations per statement.
+	chatsPerStatement = 100
+	// membersPerStatement is the number of members per statement, and per page of a conversation.
+	membersPerStatement = 200
 	// mostLate bounds how far back is read after a time without a follower.
 	mostLate = life
 )
@@ -73,10 +73,15 @@ func (s *Service) follow(ctx context.Context) (err error) {
 	if oldest := now.Add(-mostLate); since.Before(oldest) {
 		since = oldest
 	}
+<<<<<<< HEAD
 	told, whole, upTo, err := s.look(ctx, since)
 	maps.DeleteFunc(s.done, func(_ messaging.ConversationID, c messaging.ActiveConversation) bool {
 		return c.Changed < now.Add(-deep).UnixMilli()
 	})
+=======
+	notified, whole, upTo, err := s.notifySince(ctx, since)
+	maps.DeleteFunc(s.done, func(_ messaging.ConversationID, c messaging.Said) bool { return c.Changed < now.Add(-deep).UnixMilli() })
+>>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 	if err != nil || !whole {
 		if upTo.After(m.cut) && upTo.Before(now) {
 			m.cut = upTo
@@ -85,7 +90,7 @@ func (s *Service) follow(ctx context.Context) (err error) {
 		return asKind(err)
 	}
 	m.at, m.cut = now, time.Time{}
-	if told || now.Sub(m.written) >= markEvery {
+	if notified || now.Sub(m.written) >= markEvery {
 		if err := writeMark(ctx, s.db, now); err != nil {
 			return asKind(err)
 		}
@@ -103,54 +108,65 @@ func (s *Service) condition() string {
 	return subscribed
 }
 
-// look notifies offline members of messages since a time, and reports whether there were any. While Redis is
+// notifySince notifies offline members of messages since a time, and reports whether there were any. While Redis is
 // unavailable it is unknown who is online: then the check is not complete, and no member is notified. The check was
 // complete up to the changes at upTo; zero means that it was for none.
+<<<<<<< HEAD
 func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, upTo time.Time, err error) {
 	for after := (messaging.ActiveConversation{}); ; {
 		said, err := messaging.ActiveSince(ctx, s.db, since, after, chatsAtOnce)
+=======
+func (s *Service) notifySince(ctx context.Context, since time.Time) (notified, whole bool, upTo time.Time, err error) {
+	for after := (messaging.Said{}); ; {
+		said, err := messaging.SaidSince(ctx, s.db, since, after, chatsPerStatement)
+>>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 		if err != nil || len(said) == 0 {
-			return told, err == nil, upTo, err
+			return notified, err == nil, upTo, err
 		}
-		some, whole, err := s.lookInto(ctx, said)
-		told = told || some
+		enqueued, whole, err := s.notifyConversations(ctx, said)
+		notified = notified || enqueued
 		if err != nil || !whole {
-			return told, false, upTo, err
+			return notified, false, upTo, err
 		}
-		if len(said) < chatsAtOnce {
-			return told, true, upTo, nil
+		if len(said) < chatsPerStatement {
+			return notified, true, upTo, nil
 		}
 		after = said[len(said)-1]
 		upTo = time.UnixMilli(after.Changed)
 	}
 }
 
-// lookInto is [Service.look] for some conversations. It skips conversations whose members have all received the newest
+// notifyConversations is [Service.notifySince] for some conversations. It skips conversations whose members have all received the newest
 // message or were notified.
+<<<<<<< HEAD
 func (s *Service) lookInto(ctx context.Context, said []messaging.ActiveConversation) (told, whole bool, err error) {
 	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.ActiveConversation) bool { return s.done[c.Conv].Seq == c.Seq })
+=======
+func (s *Service) notifyConversations(ctx context.Context, said []messaging.Said) (told, whole bool, err error) {
+	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.Said) bool { return s.done[c.Conv].Seq == c.Seq })
+>>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 	open := map[messaging.ConversationID]bool{} // a member seems online
 	for left := said; len(left) > 0; {
-		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, atOnce, s.condition())
+		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, membersPerStatement, s.condition())
 		if err != nil {
 			return told, false, err
 		}
-		for part := range slices.Chunk(list, atOnce) {
-			away, partial, err := s.away(ctx, part, open)
+		for part := range slices.Chunk(list, membersPerStatement) {
+			absent, partial, err := s.offline(ctx, part, open)
 			if err != nil || partial {
 				return told, false, err
 			}
-			if away, err = s.notified(ctx, away); err != nil {
+			if absent, err = s.withoutSilent(ctx, absent); err != nil {
 				return told, false, err
 			}
-			if len(away) == 0 {
+			if len(absent) == 0 {
 				continue
 			}
-			some, err := s.tell(ctx, away)
+			enqueued, err := s.enqueuePushes(ctx, absent)
 			if err != nil {
 				return told, false, err
 			}
-			told = told || some
+			told = told || enqueued
 		}
 		left = rest
 	}
@@ -162,8 +178,8 @@ func (s *Service) lookInto(ctx context.Context, said []messaging.ActiveConversat
 	return told, true, nil
 }
 
-// away returns the chats of users who are offline. It adds the conversations of other users to open.
-func (s *Service) away(ctx context.Context, list []messaging.Undelivered, open map[messaging.ConversationID]bool) (away []messaging.Undelivered, partial bool, err error) {
+// offline returns the chats of users who are offline. It adds the conversations of other users to open.
+func (s *Service) offline(ctx context.Context, list []messaging.Undelivered, open map[messaging.ConversationID]bool) (absent []messaging.Undelivered, partial bool, err error) {
 	seen := map[accounts.ID]bool{}
 	var users []accounts.ID
 	for _, u := range list {
@@ -180,14 +196,14 @@ func (s *Service) away(ctx context.Context, list []messaging.Undelivered, open m
 		if online[u.User] {
 			open[u.Conv] = true
 		} else {
-			away = append(away, u)
+			absent = append(absent, u)
 		}
 	}
-	return away, false, nil
+	return absent, false, nil
 }
 
-// notified filters out groups whose notifications the member has turned off.
-func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (out []messaging.Undelivered, err error) {
+// withoutSilent filters out groups whose notifications the member has turned off.
+func (s *Service) withoutSilent(ctx context.Context, list []messaging.Undelivered) (out []messaging.Undelivered, err error) {
 	var seats []groups.Seat
 	for _, u := range list {
 		if u.Group {
@@ -206,18 +222,18 @@ func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (o
 	return out, nil
 }
 
-// tell enqueues a push for each chat with messages that its member was not notified of, and records that in one
+// enqueuePushes enqueues a push for each chat with messages that its member was not notified of, and records that in one
 // transaction. Messages soon after a push wait.
-func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some bool, err error) {
+func (s *Service) enqueuePushes(ctx context.Context, list []messaging.Undelivered) (enqueued bool, err error) {
 	err = inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-		some = false
+		enqueued = false
 		now, pause := tx.Now().UnixMilli(), s.cfg.Pause.Milliseconds()
-		before, err := lockTold(ctx, tx, list)
+		before, err := lockStates(ctx, tx, list)
 		if err != nil {
 			return err
 		}
 		var users []accounts.ID
-		fresh := map[memberKey]told{}
+		fresh := map[memberKey]pushState{}
 		for _, u := range list {
 			if k := (memberKey{u.User, u.Conv}); u.Seq > before[k].seq {
 				at := max(now, before[k].at+pause)
@@ -227,14 +243,14 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 				case before[k].at > now: // a push already waits and will include this message
 					at = before[k].at
 				}
-				fresh[k] = told{seq: u.Seq, at: at}
+				fresh[k] = pushState{seq: u.Seq, at: at}
 				users = append(users, u.User)
 			}
 		}
 		if len(fresh) == 0 {
 			return nil
 		}
-		subs, err := subscriptionsOf(ctx, tx, users)
+		subs, err := selectSubscriptions(ctx, tx, users)
 		if err != nil {
 			return err
 		}
@@ -246,10 +262,10 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 		if err := enqueue(ctx, tx, jobs); err != nil {
 			return err
 		}
-		some = true
-		return putTold(ctx, tx, fresh)
+		enqueued = true
+		return storeStates(ctx, tx, fresh)
 	})
-	return some, err
+	return enqueued, err
 }
 
 // enqueue enqueues jobs in tx. A job replaces an earlier one that waits for the same chat.

@@ -57,7 +57,7 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 		case errors.Is(err, errPrivate): // the user who gave such an address gets no detail
 			return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
 		case errors.As(err, &wait) && wait.Timeout() || errors.Is(err, context.DeadlineExceeded):
-			return postponed, later{s.hosts.rest(host, now, restAfter)}
+			return postponed, later{s.hosts.pause(host, now, pauseTime)}
 		}
 		return failed, fmt.Errorf("%w: %w", errRefused, unwrapped(err))
 	}
@@ -71,7 +71,7 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 		return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as 0
-		return postponed, later{s.hosts.rest(host, now, time.Duration(seconds)*time.Second)}
+		return postponed, later{s.hosts.pause(host, now, time.Duration(seconds)*time.Second)}
 	default:
 		return failed, fmt.Errorf("%w: status %d", errRefused, code)
 	}

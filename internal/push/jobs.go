@@ -29,7 +29,7 @@ func (s *Service) Jobs() []worker.Job {
 
 // longest returns the largest delay of a push: after another push of the chat, for a resting host, or for a user who
 // seems online.
-func (s *Service) longest() time.Duration { return max(s.cfg.Pause, mostRest) + deep }
+func (s *Service) longest() time.Duration { return max(s.cfg.Pause, maxPause) + deep }
 
 // Batches returns the queue batches that send pushes. They have separate lanes, so that no other message waits for a
 // push service.
@@ -41,8 +41,8 @@ func (s *Service) Batches() []queue.Batch {
 // maxTries is the number of tries of a push. After the last failure it is dropped.
 const maxTries = queue.Tries
 
-// asked decodes the jobs of deliveries. Invalid jobs are given up.
-func asked(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
+// decode decodes the jobs of deliveries. Invalid jobs are given up.
+func decode(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
 	jobs, attempts, answers = make([]job, len(ds)), make([]int, len(ds)), make([]error, len(ds))
 	for i, d := range ds {
 		attempts[i] = d.Attempt
@@ -78,22 +78,22 @@ func (s *Service) settled(ctx context.Context, jobs []job, malformed, answers []
 
 // sendAll handles [TopicSend].
 func (s *Service) sendAll(ctx context.Context, ds []queue.Delivery) []error {
-	jobs, attempts, malformed := asked(ds)
+	jobs, attempts, malformed := decode(ds)
 	list, answers := s.prepared(ctx, jobs)
 	s.deliver(ctx, list, attempts, answers)
-	s.noteSent(ctx, list, answers)
+	s.recordSent(ctx, list, answers)
 	return s.settled(ctx, jobs, malformed, answers)
 }
 
 // offlineAll handles [TopicOffline].
 func (s *Service) offlineAll(ctx context.Context, ds []queue.Delivery) []error {
-	jobs, _, malformed := asked(ds)
+	jobs, _, malformed := decode(ds)
 	list, answers := s.prepared(ctx, jobs)
 	for _, d := range list {
 		if s.offline != nil { // otherwise the backend with its own pushes is gone
 			answers[d.at] = s.offline(ctx, d.job.User, d.push)
 		}
 	}
-	s.noteSent(ctx, list, answers)
+	s.recordSent(ctx, list, answers)
 	return s.settled(ctx, jobs, malformed, answers)
 }

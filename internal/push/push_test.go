@@ -136,36 +136,36 @@ func TestTheKeysFollowFromSeedAndSecretAlone(t *testing.T) {
 
 func TestAHostRestsNoLongerForAClockThatWasAhead(t *testing.T) {
 	h, now := hosts{until: map[string]time.Time{}}, time.Now()
-	h.rest("a", now.Add(8*time.Hour), restAfter)
-	until, resting := h.resting("a", now)
-	if !resting || until.After(now.Add(mostRest)) {
+	h.pause("a", now.Add(8*time.Hour), pauseTime)
+	until, resting := h.pausedUntil("a", now)
+	if !resting || until.After(now.Add(maxPause)) {
 		t.Errorf("it rests: %t, for %s", resting, until.Sub(now))
 	}
-	if _, resting := h.resting("a", until); resting {
+	if _, resting := h.pausedUntil("a", until); resting {
 		t.Error("it rests on")
 	}
 }
 
 func TestARestingHostIsTriedByOneAtFirst(t *testing.T) {
 	h, now := hosts{until: map[string]time.Time{}}, time.Now()
-	if _, resting := h.resting("a", now); resting {
+	if _, resting := h.pausedUntil("a", now); resting {
 		t.Error("a host that nobody knows rests")
 	}
-	until := h.rest("a", now, time.Hour)
-	if until != now.Add(mostRest) {
+	until := h.pause("a", now, time.Hour)
+	if until != now.Add(maxPause) {
 		t.Errorf("it rests for %s", until.Sub(now))
 	}
-	if _, resting := h.resting("a", now.Add(time.Minute)); !resting {
+	if _, resting := h.pausedUntil("a", now.Add(time.Minute)); !resting {
 		t.Error("it does not rest")
 	}
-	if _, resting := h.resting("a", until); resting {
+	if _, resting := h.pausedUntil("a", until); resting {
 		t.Error("nobody finds out how it is")
 	}
-	if _, resting := h.resting("a", until); !resting {
+	if _, resting := h.pausedUntil("a", until); !resting {
 		t.Error("two find out how it is")
 	}
 	h.well("a")
-	if _, resting := h.resting("a", until); resting {
+	if _, resting := h.pausedUntil("a", until); resting {
 		t.Error("it rests although it is well")
 	}
 }
@@ -204,8 +204,8 @@ func TestAHostThatHangsHoldsUpABatchOnce(t *testing.T) {
 			}
 		}
 		// After the rest, one request tests the host.
-		bubble.Sleep(restAfter)
-		if _, resting := w.hosts.resting("hangs.example", time.Now()); resting {
+		bubble.Sleep(pauseTime)
+		if _, resting := w.hosts.pausedUntil("hangs.example", time.Now()); resting {
 			t.Fatal("it rests on")
 		}
 		w.deliver(t.Context(), list[:1], attempts, answers)
@@ -268,7 +268,7 @@ func (w *world) Pending(_ context.Context, places []notices.Place) (map[notices.
 func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64, hook bool) *world {
 	t.Helper()
 	w := &world{t: t, db: db, ahead: ahead, online: map[accounts.ID]bool{}, seq: 2, mention: 2}
-	cfg := Config{DB: db, People: w, Presence: w, Chats: w, Told: w, Secret: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}
+	cfg := Config{DB: db, People: w, Presence: w, Chats: w, Notices: w, Secret: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}
 	if hook {
 		cfg.Offline = func(_ context.Context, user accounts.ID, p api.Push) error {
 			w.told = append(w.told, fmt.Sprint(user, " ", p.Chat, " ", p.Unread, " ", p.Title, ": ", p.Body))
@@ -411,8 +411,8 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 		w.must(err)
 		list, _, err := messaging.UndeliveredIn(t.Context(), w.db, said, 10, subscribed)
 		w.must(err)
-		if some, err := w.tell(t.Context(), list); err != nil || !some {
-			t.Fatal(some, err)
+		if enqueued, err := w.enqueuePushes(t.Context(), list); err != nil || !enqueued {
+			t.Fatal(enqueued, err)
 		}
 		w.wants("committed", names(ann, bob))
 		w.take()
@@ -477,23 +477,23 @@ func TestALookThatIsCutOffIsGoneOnWith(t *testing.T) {
 	w.follows()
 	w.ahead.Add(int64(15 * time.Minute))
 	var all []accounts.ID
-	for i := range chatsAtOnce + 1 {
+	for i := range chatsPerStatement + 1 {
 		conv := w.conversation()
 		all = append(all, w.member(conv))
 		w.says(conv, 1, 10*time.Minute-time.Duration(i)*2*lately)
 	}
-	w.unknown = all[chatsAtOnce]
+	w.unknown = all[chatsPerStatement]
 	for range 3 {
 		if err := w.follow(t.Context()); err == nil {
 			t.Error("that nobody is known to be on line is no error")
 		}
-		w.wants("a look that is cut off", names(all[:chatsAtOnce]...))
+		w.wants("a look that is cut off", names(all[:chatsPerStatement]...))
 		w.ahead.Add(int64(time.Minute))
 	}
 	w.unknown, w.looked = accounts.ID{}, nil
 	w.follows()
 	w.wants("the look that goes on", names(all...))
-	if want := all[chatsAtOnce-1:]; !slices.Equal(w.looked, want) {
+	if want := all[chatsPerStatement-1:]; !slices.Equal(w.looked, want) {
 		t.Errorf("looked at %d, want the %d with whom the other looks ended", len(w.looked), len(want))
 	}
 }
@@ -605,7 +605,7 @@ func TestOnlyWhatThePushServiceSaysIsGoneIsDeleted(t *testing.T) {
 	w.must(err)
 	for status, want := range map[int]bool{http.StatusCreated: true, http.StatusBadRequest: true, http.StatusForbidden: true, http.StatusNotFound: false, http.StatusGone: false, http.StatusTooManyRequests: true, http.StatusInternalServerError: true} {
 		user := w.member(conv)
-		subs, err := subscriptionsOf(t.Context(), w.db, []accounts.ID{user})
+		subs, err := selectSubscriptions(t.Context(), w.db, []accounts.ID{user})
 		w.must(err)
 		w.must(w.Subscribe(t.Context(), Subscription{User: user, Device: subs[0].Device, Endpoint: "https://push.example/" + user.String(),
 			P256DH: base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(make([]byte, 16))}))
@@ -614,7 +614,7 @@ func TestOnlyWhatThePushServiceSaysIsGoneIsDeleted(t *testing.T) {
 		payload, err := json.Marshal(job{User: user, Device: subs[0].Device, Conv: conv, At: w.db.Now().UnixMilli()})
 		w.must(err)
 		w.sendAll(t.Context(), []queue.Delivery{{Topic: TopicSend, Attempt: 1, Payload: payload}})
-		subs, err = subscriptionsOf(t.Context(), w.db, []accounts.ID{user})
+		subs, err = selectSubscriptions(t.Context(), w.db, []accounts.ID{user})
 		w.must(err)
 		if len(host.asked) != 1 || (len(subs) == 1) != want {
 			t.Errorf("after the answer %d to %d requests the subscription is there: %t, want %t", status, len(host.asked), len(subs) == 1, want)
@@ -628,7 +628,7 @@ func TestSubscribe_TakesOverAnEndpointOnlyWithItsKeys(t *testing.T) {
 		ctx := t.Context()
 		conv := w.conversation()
 		ann, bob := w.member(conv), w.member(conv)
-		subs, err := subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob})
+		subs, err := selectSubscriptions(ctx, w.db, []accounts.ID{ann, bob})
 		w.must(err)
 		device := map[accounts.ID]accounts.DeviceID{subs[0].User: subs[0].Device, subs[1].User: subs[1].Device}
 		subscription := func(user accounts.ID, auth byte) Subscription {
@@ -638,7 +638,7 @@ func TestSubscribe_TakesOverAnEndpointOnlyWithItsKeys(t *testing.T) {
 				P256DH: base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(append(make([]byte, 15), auth))}
 		}
 		owners := func() (list []accounts.ID) {
-			subs, err := subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob})
+			subs, err := selectSubscriptions(ctx, w.db, []accounts.ID{ann, bob})
 			w.must(err)
 			for _, s := range subs {
 				if s.Endpoint == "https://push.example/browser" {
@@ -670,12 +670,12 @@ func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
 		conv := w.conversation()
 		ann, bob := w.member(conv), w.member(conv)
 		w.exec("UPDATE push_subscriptions SET endpoint = CONCAT('https://push.example/', user_id), hash = user_id")
-		subs, err := subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob})
+		subs, err := selectSubscriptions(ctx, w.db, []accounts.ID{ann, bob})
 		w.must(err)
 		of := map[accounts.ID]Subscription{subs[0].User: subs[0], subs[1].User: subs[1]}
 		w.must(w.Unsubscribe(ctx, bob, of[ann].Device))
 		w.must(w.Unsubscribe(ctx, ann, of[bob].Device))
-		if subs, err = subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob}); err != nil || len(subs) != 2 {
+		if subs, err = selectSubscriptions(ctx, w.db, []accounts.ID{ann, bob}); err != nil || len(subs) != 2 {
 			t.Errorf("a user has ended another's: %+v, %v", subs, err)
 		}
 		// A push goes only to the device that it was queued for, and only while that user has the device.
@@ -785,7 +785,7 @@ func TestManyMembersAreAllTold(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
 	conv := w.conversation()
 	var all []accounts.ID
-	for range 2*atOnce + 1 {
+	for range 2*membersPerStatement + 1 {
 		all = append(all, w.member(conv))
 	}
 	w.follows()
@@ -798,7 +798,7 @@ func TestManyMembersAreAllTold(t *testing.T) {
 // members. MariaDB counts the rows.
 func TestALookReadsEachMemberOnce(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 }), new(atomic.Int64), false)
-	const conversations, each = 3, 4 * atOnce
+	const conversations, each = 3, 4 * membersPerStatement
 	for range conversations {
 		conv := w.conversation()
 		var members, subscriptions []any
@@ -814,7 +814,7 @@ func TestALookReadsEachMemberOnce(t *testing.T) {
 	}
 	w.exec("ANALYZE TABLE chat_members, push_subscriptions") // otherwise the query plan is random
 	n := sqldbtest.RowsRead(t, w.db, func() {
-		if _, whole, _, err := w.look(t.Context(), w.db.Now().Add(-time.Minute)); err != nil || !whole {
+		if _, whole, _, err := w.notifySince(t.Context(), w.db.Now().Add(-time.Minute)); err != nil || !whole {
 			t.Error(whole, err)
 		}
 	})

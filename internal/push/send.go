@@ -22,9 +22,9 @@ const (
 	// retried.
 	batchSize = 200
 	batchTime = 20 * time.Second
-	// restAfter is the rest of a host after a timeout, and mostRest is the longest rest that a host may ask for.
-	restAfter = 30 * time.Second
-	mostRest  = 10 * time.Minute
+	// pauseTime is the rest of a host after a timeout, and mostRest is the longest rest that a host may ask for.
+	pauseTime = 30 * time.Second
+	maxPause  = 10 * time.Minute
 )
 
 // The outcomes of a push in metrics.
@@ -51,32 +51,32 @@ type hosts struct {
 	until map[string]time.Time
 }
 
-// resting returns the end of the rest of a host. After the rest one request tests the host, and the others wait for it.
-func (h *hosts) resting(host string, now time.Time) (until time.Time, yes bool) {
+// pausedUntil returns the end of the rest of a host. After the rest one request tests the host, and the others wait for it.
+func (h *hosts) pausedUntil(host string, now time.Time) (until time.Time, yes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	until, there := h.until[host]
-	if latest := now.Add(mostRest); until.After(latest) { // the clock was ahead
+	until, ok := h.until[host]
+	if latest := now.Add(maxPause); until.After(latest) { // the clock was ahead
 		until = latest
 		h.until[host] = until
 	}
-	if there && !now.Before(until) {
+	if ok && !now.Before(until) {
 		h.until[host] = now.Add(2 * requestTime)
 		return time.Time{}, false
 	}
-	return until, there
+	return until, ok
 }
 
-// rest starts the rest of a host, and returns its end.
-func (h *hosts) rest(host string, now time.Time, d time.Duration) time.Time {
+// pause starts the rest of a host, and returns its end.
+func (h *hosts) pause(host string, now time.Time, d time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for other, until := range h.until { // removes old entries
-		if now.Sub(until) > mostRest {
+		if now.Sub(until) > maxPause {
 			delete(h.until, other)
 		}
 	}
-	h.until[host] = now.Add(min(max(d, restAfter), mostRest))
+	h.until[host] = now.Add(min(max(d, pauseTime), maxPause))
 	return h.until[host]
 }
 
@@ -117,7 +117,7 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	case err != nil:
 		return all(err)
 	case partial: // it is unknown who is online
-		return all(later{s.db.Now().Add(restAfter)})
+		return all(later{s.db.Now().Add(pauseTime)})
 	}
 	subs, err := liveSubscriptions(ctx, s.db, users)
 	if err != nil {
@@ -127,36 +127,36 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	if err != nil {
 		return all(asKind(err))
 	}
-	wanted := s.sortOut(jobs, online, subs, answers)
+	wanted := s.selectWanted(jobs, online, subs, answers)
 	facts, err := s.facts(ctx, wanted, about)
 	if err != nil {
 		return all(err)
 	}
-	messages := map[memberKey]told{}
+	messages := map[memberKey]pushState{}
 	for _, d := range wanted {
-		var there bool
-		d.push, there, err = facts.compose(d.job)
+		var ok bool
+		d.push, ok, err = facts.compose(d.job)
 		switch {
 		case err != nil:
 			answers[d.at] = err
-		case !there:
+		case !ok:
 			s.metrics.sent.WithLabelValues(needless).Inc()
 		default:
 			list = append(list, d)
 			if !d.job.Conv.IsZero() {
-				messages[memberKey{d.job.User, d.job.Conv}] = told{seq: d.push.Seq}
+				messages[memberKey{d.job.User, d.job.Conv}] = pushState{seq: d.push.Seq}
 			}
 		}
 	}
 	// Messages since the last check of the follower are part of these pushes.
-	if err := noteTold(ctx, s.db, messages); err != nil {
+	if err := recordStates(ctx, s.db, messages); err != nil {
 		return all(asKind(err))
 	}
 	return list, answers
 }
 
-// sortOut returns the deliveries that are still wanted, and the results of jobs for later.
-func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscription, answers []error) (wanted []delivery) {
+// selectWanted returns the deliveries that are still wanted, and the results of jobs for later.
+func (s *Service) selectWanted(jobs []job, online map[accounts.ID]bool, subs []Subscription, answers []error) (wanted []delivery) {
 	bySub := make(map[device]Subscription, len(subs))
 	for _, sub := range subs {
 		bySub[device{sub.User, sub.Device}] = sub
@@ -173,7 +173,7 @@ func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscr
 			s.metrics.sent.WithLabelValues(needless).Inc()
 			continue
 		}
-		if until, resting := s.hosts.resting(hostOf(d.sub), now); resting {
+		if until, resting := s.hosts.pausedUntil(hostOf(d.sub), now); resting {
 			s.metrics.sent.WithLabelValues(postponed).Inc()
 			answers[i] = later{until}
 			continue
@@ -183,16 +183,16 @@ func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscr
 	return wanted
 }
 
-// noteSent records the last messages whose pushes were sent. A push that is sent later or again has not delivered its
+// recordSent records the last messages whose pushes were sent. A push that is sent later or again has not delivered its
 // mentions yet.
-func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error) {
-	all := map[memberKey]told{}
+func (s *Service) recordSent(ctx context.Context, list []delivery, answers []error) {
+	all := map[memberKey]pushState{}
 	for _, d := range list {
 		if !d.job.Conv.IsZero() && answers[d.at] == nil {
-			all[memberKey{d.job.User, d.job.Conv}] = told{sent: d.push.Seq}
+			all[memberKey{d.job.User, d.job.Conv}] = pushState{sent: d.push.Seq}
 		}
 	}
-	if err := noteTold(context.WithoutCancel(ctx), s.db, all); err != nil {
+	if err := recordStates(context.WithoutCancel(ctx), s.db, all); err != nil {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "push: sent pushes not recorded, a mention may be pushed again", slog.Any("err", err))
 	}
 }
@@ -235,12 +235,12 @@ func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, 
 		host := hostOf(d.sub)
 		grouped[host] = append(grouped[host], d)
 	}
-	for host, some := range grouped {
+	for host, enqueued := range grouped {
 		before := s.hosts.rests(host)
 		g := new(errgroup.Group)
 		g.SetLimit(perHost)
 		all.Go(func() {
-			for _, d := range some {
+			for _, d := range enqueued {
 				g.Go(func() error {
 					if ctx.Err() != nil {
 						answers[d.at] = later{s.db.Now()}

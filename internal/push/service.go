@@ -38,8 +38,8 @@ type Chats interface {
 	UnreadChats(ctx context.Context, places []messaging.Place) (map[messaging.Place]messaging.UnreadChat, error)
 }
 
-// Told returns the notices of users; *notices.Service implements it.
-type Told interface {
+// Notices returns the notices of users; *notices.Service implements it.
+type Notices interface {
 	// Pending returns the listed and unread ones of some notices.
 	Pending(ctx context.Context, places []notices.Place) (map[notices.Place]notices.Notice, error)
 }
@@ -50,7 +50,7 @@ type Config struct {
 	People   People
 	Presence Presence
 	Chats    Chats
-	Told     Told
+	Notices  Notices
 	Secret   []byte // the server's secret, which encrypts the keys in SQL
 	// Previous is another secret that the keys may be encrypted with, while the secret is rotated; nil means none.
 	Previous []byte
@@ -78,7 +78,7 @@ type Service struct {
 	people   People
 	presence Presence
 	chats    Chats
-	told     Told
+	told     Notices
 	secret   []byte
 	previous []byte
 	origin   []byte
@@ -107,8 +107,13 @@ func New(cfg Config) (*Service, error) {
 	if origin == nil {
 		origin = cfg.Secret
 	}
+<<<<<<< HEAD
 	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
 		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.ActiveConversation{},
+=======
+	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Notices, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
+		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.Said{},
+>>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 
@@ -149,7 +154,7 @@ func (s *Service) stored(ctx context.Context) (k keys, err error) {
 	k, ok := unseal(s.secret, sealed)
 	if !ok && s.previous != nil {
 		if k, ok = unseal(s.previous, sealed); ok && bytes.Equal(s.origin, s.previous) {
-			err = putSetting(ctx, s.db, keyName, k.seal(s.secret))
+			err = storeSetting(ctx, s.db, keyName, k.seal(s.secret))
 		}
 	}
 	if !ok {
@@ -196,7 +201,7 @@ type Status struct {
 // Status returns the push status of a user.
 func (s *Service) Status(ctx context.Context, user accounts.ID) (st Status, err error) {
 	defer errs.Wrap(&err, "push.Status %s", user)
-	found, err := subscriptionsOf(ctx, s.db, []accounts.ID{user})
+	found, err := selectSubscriptions(ctx, s.db, []accounts.ID{user})
 	if err != nil {
 		return st, asKind(err)
 	}
@@ -241,7 +246,7 @@ func (s *Service) Notices(ctx context.Context, tx *sqldb.Tx, fresh []notices.Not
 	for i, n := range fresh {
 		users[i] = n.User
 	}
-	subs, err := subscriptionsOf(ctx, tx, users)
+	subs, err := selectSubscriptions(ctx, tx, users)
 	if err != nil {
 		return err
 	}

@@ -62,10 +62,10 @@ func readMark(ctx context.Context, q sqldb.Querier) (time.Time, error) {
 }
 
 func writeMark(ctx context.Context, db *sqldb.DB, at time.Time) error {
-	return putSetting(ctx, db, markName, strconv.FormatInt(at.UnixMilli(), 10))
+	return storeSetting(ctx, db, markName, strconv.FormatInt(at.UnixMilli(), 10))
 }
 
-func putSetting(ctx context.Context, db *sqldb.DB, name, value string) error {
+func storeSetting(ctx context.Context, db *sqldb.DB, name, value string) error {
 	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}, Set: []string{"value"}})
 	_, err := db.ExecContext(ctx, put.For(1), name, value)
 	return err
@@ -118,8 +118,8 @@ func deleteEndpoint(ctx context.Context, db *sqldb.DB, s Subscription) error {
 	return err
 }
 
-// subscriptionsOf returns the subscriptions of up to 500 users.
-func subscriptionsOf(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]Subscription, error) {
+// selectSubscriptions returns the subscriptions of up to 500 users.
+func selectSubscriptions(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]Subscription, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE user_id IN (?) ORDER BY user_id, device_id", bun.List(users))
 	return sqldb.Collect(rows, err, scanSubscription)
 }
@@ -163,8 +163,8 @@ func setChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID, c Choice) er
 	return err
 }
 
-// told is the state of a member of a conversation: the last message with a push, and its time.
-type told struct {
+// pushState is the state of a member of a conversation: the last message with a push, and its time.
+type pushState struct {
 	seq, at int64
 	sent    int64 // the last message whose push was sent and not only queued
 }
@@ -174,28 +174,28 @@ type memberKey struct {
 	conv messaging.ConversationID
 }
 
-// lockTold returns the state of some members, and locks it until tx ends.
-func lockTold(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (map[memberKey]told, error) {
+// lockStates returns the state of some members, and locks it until tx ends.
+func lockStates(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (map[memberKey]pushState, error) {
 	args := make([]any, 0, 2*len(list))
 	for _, u := range list {
 		args = append(args, u.User, u.Conv)
 	}
-	found := make(map[memberKey]told, len(list))
+	found := make(map[memberKey]pushState, len(list))
 	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at, sent FROM push_chats"+tx.Dialect().ByIndex("PRIMARY")+" WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k memberKey
-		var t told
+		var t pushState
 		err := rows.Scan(&k.user, &k.conv, &t.seq, &t.at, &t.sent)
 		found[k] = t
 		return err
 	})
 }
 
-var tolds = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at", "sent"}, Key: []string{"user_id", "conversation"},
+var upsertStates = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at", "sent"}, Key: []string{"user_id", "conversation"},
 	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = CASE WHEN {new.at} = 0 THEN at ELSE {new.at} END", "sent = {greatest}(sent, {new.sent})"}}
 
-// putTold stores the state of members, in the order of their keys. An at of zero keeps the stored time.
-func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
+// storeStates stores the state of members, in the order of their keys. An at of zero keeps the stored time.
+func storeStates(ctx context.Context, tx *sqldb.Tx, all map[memberKey]pushState) error {
 	keys := make([]memberKey, 0, len(all))
 	for k := range all {
 		keys = append(keys, k)
@@ -205,16 +205,16 @@ func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
 	for _, k := range keys {
 		args = append(args, k.user, k.conv, all[k].seq, all[k].at, all[k].sent)
 	}
-	_, err := tx.ExecContext(ctx, tx.Dialect().Compile(tolds).For(len(keys)), args...)
+	_, err := tx.ExecContext(ctx, tx.Dialect().Compile(upsertStates).For(len(keys)), args...)
 	return err
 }
 
-// noteTold is [putTold] in its own transaction.
-func noteTold(ctx context.Context, db *sqldb.DB, all map[memberKey]told) error {
+// recordStates is [storeStates] in its own transaction.
+func recordStates(ctx context.Context, db *sqldb.DB, all map[memberKey]pushState) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return putTold(ctx, tx, all) })
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return storeStates(ctx, tx, all) })
 }
 
 // erase deletes all data of a user.
@@ -229,21 +229,21 @@ func erase(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 	})
 }
 
-const pruneAtOnce = 500
+const pruneBatch = 500
 
 // prune deletes states from before a time, and subscriptions of devices that are logged out.
 func prune(ctx context.Context, db *sqldb.DB, before time.Time) error {
-	if err := pruneSome(ctx, db, "push_chats", "conversation", "t.at < ?", before.UnixMilli()); err != nil {
+	if err := pruneTable(ctx, db, "push_chats", "conversation", "t.at < ?", before.UnixMilli()); err != nil {
 		return err
 	}
-	return pruneSome(ctx, db, "push_subscriptions", "device_id", "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = t.user_id AND s.device_id = t.device_id)")
+	return pruneTable(ctx, db, "push_subscriptions", "device_id", "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = t.user_id AND s.device_id = t.device_id)")
 }
 
-// pruneSome deletes rows that meet a condition on a table t whose key is a user and another column, in batches.
-func pruneSome(ctx context.Context, db *sqldb.DB, table, second, where string, args ...any) error {
+// pruneTable deletes rows that meet a condition on a table t whose key is a user and another column, in batches.
+func pruneTable(ctx context.Context, db *sqldb.DB, table, second, where string, args ...any) error {
 	for {
 		var keys []any
-		rows, err := db.QueryContext(ctx, "SELECT t.user_id, t."+second+" FROM "+table+" t WHERE "+where+" LIMIT ?", append(slices.Clone(args), pruneAtOnce)...)
+		rows, err := db.QueryContext(ctx, "SELECT t.user_id, t."+second+" FROM "+table+" t WHERE "+where+" LIMIT ?", append(slices.Clone(args), pruneBatch)...)
 		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var user, other string
 			err := rows.Scan(&user, &other)

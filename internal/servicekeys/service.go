@@ -55,11 +55,11 @@ func (s *Service) Authenticate(ctx context.Context, token string) (_ *Caller, er
 	if err != nil {
 		return nil, err
 	}
-	k, there, err := s.find(ctx, id)
+	k, found, err := s.find(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
-	case !there || !k.good(hashOf(token), s.db.Now()):
+	case !found || !k.good(hashOf(token), s.db.Now()):
 		return nil, ErrKey
 	}
 	s.used.Store(id, true)
@@ -68,20 +68,20 @@ func (s *Service) Authenticate(ctx context.Context, token string) (_ *Caller, er
 
 // find returns a key from the cache of this node. A caller that has waited for another read of SQL uses its result, so
 // that all waiting callers share one statement while SQL is slow or unavailable.
-func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error) {
-	asked := time.Now()
+func (s *Service) find(ctx context.Context, id ID) (k Key, found bool, err error) {
+	started := time.Now()
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return Key{}, false, ctx.Err()
 	}
 	defer func() { <-s.turn }()
-	k, there = s.keys[id]
+	k, found = s.keys[id]
 	switch {
-	case there && time.Since(s.loaded) < maxAge:
-		return k, there, nil
-	case time.Since(s.looked) < minAge || !s.looked.Before(asked):
-		return k, there, s.fault
+	case found && time.Since(s.loaded) < maxAge:
+		return k, found, nil
+	case time.Since(s.looked) < minAge || !s.looked.Before(started):
+		return k, found, s.fault
 	}
 	loading := context.WithoutCancel(ctx)
 	within, cancel := context.WithTimeout(loading, loadTime)
@@ -95,8 +95,8 @@ func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error
 	for _, k := range all {
 		s.keys[k.ID] = k
 	}
-	k, there = s.keys[id]
-	return k, there, nil
+	k, found = s.keys[id]
+	return k, found, nil
 }
 
 // flush stores the last uses of keys.

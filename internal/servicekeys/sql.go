@@ -114,8 +114,8 @@ func (d Admin) Rotate(ctx context.Context, name string, overlap time.Duration) (
 // Revoke deletes a key, or returns ErrUnknown.
 func (d Admin) Revoke(ctx context.Context, name string) (err error) {
 	defer errs.Wrap(&err, "servicekeys.Revoke")
-	there, err := sqldb.AffectedOne(d.db.ExecContext(ctx, "DELETE FROM service_keys WHERE name = ?", name))
-	if err == nil && !there {
+	found, err := sqldb.AffectedOne(d.db.ExecContext(ctx, "DELETE FROM service_keys WHERE name = ?", name))
+	if err == nil && !found {
 		err = ErrUnknown
 	}
 	return asKind(err)

@@ -10,28 +10,28 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// told publishes a committed change of a transfer to both sides, or to the sender of an upload for messages, and stores
+// publishChange publishes a committed change of a transfer to both sides, or to the sender of an upload for messages, and stores
 // its progress in Redis.
-func (s *Service) told(ctx context.Context, t *Transfer) {
+func (s *Service) publishChange(ctx context.Context, t *Transfer) {
 	p := t.progress(t.Stored, s.chunk)
 	s.publish(t, api.EventTransferUpdated, t.wire(p), false)
-	if err := s.redis.note(context.WithoutCancel(ctx), t, p); err != nil {
-		s.log.Debug("transfers: Redis does not know of a change", "transfer", t.ID, "err", err)
+	if err := s.redis.storeProgress(context.WithoutCancel(ctx), t, p); err != nil {
+		s.log.Debug("transfers: change not stored in Redis", "transfer", t.ID, "err", err)
 	}
 	if t.Status.final() {
-		s.tells.forget(t.ID)
+		s.limiter.forget(t.ID)
 	}
 }
 
-// tellErased publishes the end of a transfer to the other side when a user's account is erased.
-func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
+// publishErased publishes the end of a transfer to the other side when a user's account is erased.
+func (s *Service) publishErased(t *Transfer, erased accounts.ID) {
 	p := t.progress(t.Stored, s.chunk)
 	text, ok := events.Encode(s.log, api.EventTransferUpdated, t.wire(p))
 	if !ok {
 		return
 	}
 	if t.forMessages() {
-		s.tells.forget(t.ID)
+		s.limiter.forget(t.ID)
 		return
 	}
 	other := t.To
@@ -39,7 +39,7 @@ func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
 		other = t.From
 	}
 	s.bus.Publish([]events.Event{events.New(api.EventTransferUpdated, other.String(), s.sql.db.Now(), text)})
-	s.tells.forget(t.ID)
+	s.limiter.forget(t.ID)
 }
 
 func (s *Service) publish(t *Transfer, typ string, data any, fleeting bool) {
@@ -59,8 +59,8 @@ func (s *Service) publish(t *Transfer, typ string, data any, fleeting bool) {
 	s.bus.Publish(batch)
 }
 
-// tellEvery is the shortest time between two events about the progress of a transfer.
-const tellEvery = 100 * time.Millisecond
+// progressEvery is the shortest time between two events about the progress of a transfer.
+const progressEvery = 100 * time.Millisecond
 
 // watch publishes the progress of an upload to both sides, at most ten times a second, until stop is called. stop
 // returns after the last event.
@@ -68,7 +68,7 @@ func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()
 	quit := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		tick := time.NewTicker(tellEvery)
+		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
 		for last := t.Stored; ; {
 			ended := false
@@ -77,9 +77,9 @@ func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()
 			case <-quit:
 				ended = true // even a piece faster than a tick has progress
 			}
-			if n := u.received.Load(); n != last && n < t.Size && s.tells.may(t.ID, time.Now()) {
+			if n := u.received.Load(); n != last && n < t.Size && s.limiter.may(t.ID, time.Now()) {
 				last, t.Stored = n, u.stored.Load()
-				s.tellProgress(ctx, &t, n)
+				s.publishProgress(ctx, &t, n)
 			}
 			if ended {
 				return
@@ -89,38 +89,38 @@ func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()
 	return func() { close(quit); watching.Wait() }
 }
 
-func (s *Service) tellProgress(ctx context.Context, t *Transfer, received int64) {
+func (s *Service) publishProgress(ctx context.Context, t *Transfer, received int64) {
 	p := t.progress(received, s.chunk)
 	s.publish(t, api.EventTransferProgress, api.TransferProgress{ID: t.ID.String(), Received: p.received, Size: t.Size, Percent: p.percent, Chunk: p.chunk, Chunks: p.chunks}, true)
-	if err := s.redis.note(ctx, t, p); err != nil {
-		s.log.Debug("transfers: Redis does not know of progress", "transfer", t.ID, "err", err)
+	if err := s.redis.storeProgress(ctx, t, p); err != nil {
+		s.log.Debug("transfers: progress not stored in Redis", "transfer", t.ID, "err", err)
 	}
 }
 
-// mostTells bounds the number of transfers with a stored time of the last event.
-const mostTells = 10_000
+// maxProgressTimes bounds the number of transfers with a stored time of the last event.
+const maxProgressTimes = 10_000
 
-// tells has the times of the last progress events.
-type tells struct {
+// progressLimiter has the times of the last progress events.
+type progressLimiter struct {
 	mu sync.Mutex
 	at map[ID]time.Time
 }
 
 // may reports whether progress may be published now, and records the time if so.
-func (t *tells) may(id ID, now time.Time) bool {
+func (t *progressLimiter) may(id ID, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.at[id]) < tellEvery {
+	if now.Sub(t.at[id]) < progressEvery {
 		return false
 	}
-	if len(t.at) >= mostTells {
+	if len(t.at) >= maxProgressTimes {
 		clear(t.at) // at most one event too many for each transfer
 	}
 	t.at[id] = now
 	return true
 }
 
-func (t *tells) forget(id ID) {
+func (t *progressLimiter) forget(id ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.at, id)

@@ -75,7 +75,7 @@ func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 			defer cancel()
 			for _, id := range list[:min(len(list), removedNow)] {
 				if err := s.forget(ctx, &Transfer{ID: id}, now); err != nil {
-					s.log.Warn("transfers: the file of a message is left to the job that expires", "transfer", id, "err", err)
+					s.log.Warn("transfers: released file not deleted, left to the job", "transfer", id, "err", err)
 				}
 			}
 		})
@@ -87,7 +87,7 @@ func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 // file. It returns ErrGone or ErrNoSmall.
 func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side int) (_ api.FileLink, err error) {
 	defer errs.Wrap(&err, "transfers.FileLink %s", id)
-	what, err := variantOf(side)
+	what, err := variantFor(side)
 	if err != nil {
 		return api.FileLink{}, err
 	}
@@ -138,13 +138,13 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 		return "", err
 	}
 	up, left := t.ID, t.Size-t.Stored
-	t, err = s.take(ctx, owner, up, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
+	t, err = s.receive(ctx, owner, up, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
 	switch {
 	case err != nil && (ctx.Err() != nil || up == chosen && errs.KindOf(err) == errs.Unavailable):
 		return "", err
 	case err != nil:
 		if _, gone := s.Cancel(ctx, owner, up); gone != nil {
-			s.log.Warn("transfers: what there is of a file of the server's expires", "transfer", up, "err", gone)
+			s.log.Warn("transfers: failed file of the server not deleted, expires", "transfer", up, "err", gone)
 		}
 		return "", err
 	}
@@ -153,7 +153,7 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 			return "", ErrStorage
 		}
 	}
-	return up.String(), asKind(s.sql.keepUnused(ctx, up, keep))
+	return up.String(), asKind(s.sql.extendUnused(ctx, up, keep))
 }
 
 // until reads until a context ends.

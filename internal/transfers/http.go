@@ -58,12 +58,12 @@ func (s *Service) Routes(a *web.API) {
 	s.tusRoutes(a, tags, offer, between)
 }
 
-type ofTransfer struct {
+type transferPath struct {
 	Transfer string `path:"transfer" doc:"the transfer's id"`
 }
 
 // id returns the transfer of the path, or ErrUnknown.
-func (in ofTransfer) id() (ID, error) {
+func (in transferPath) id() (ID, error) {
 	id, err := ids.Parse[Transfer](in.Transfer)
 	if err != nil {
 		return id, ErrUnknown
@@ -103,7 +103,7 @@ func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *
 	return web.NewBody(out), nil
 }
 
-func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
+func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.Transfer], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *o
 }
 
 // inTransfer handles a verb on one of the caller's transfers.
-func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer, verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*web.Body[api.Transfer], error) {
+func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *transferPath, verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*web.Body[api.Transfer], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -124,19 +124,19 @@ func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *of
 	return s.answer(verb(ctx, caller.User, id))
 }
 
-func (s *Service) deleteTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
+func (s *Service) deleteTransfer(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.Transfer], error) {
 	return s.inTransfer(ctx, caller, in, s.Cancel)
 }
 
-func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
+func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.Transfer], error) {
 	return s.inTransfer(ctx, caller, in, s.Accept)
 }
 
-func (s *Service) postReject(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
+func (s *Service) postReject(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.Transfer], error) {
 	return s.inTransfer(ctx, caller, in, s.Reject)
 }
 
-func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.FileLink], error) {
+func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.FileLink], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err

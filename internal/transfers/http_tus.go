@@ -74,7 +74,7 @@ type tusReply struct {
 	Expires   string `header:"Upload-Expires"`
 }
 
-func tusOf(t *Transfer) tusReply {
+func tusResponse(t *Transfer) tusReply {
 	out := tusReply{Resumable: tusVersion, Offset: strconv.FormatInt(t.Stored, 10), Length: strconv.FormatInt(t.Size, 10)}
 	if !t.Status.final() {
 		out.Expires = t.Expires.Format(http.TimeFormat)
@@ -116,7 +116,7 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 		return nil, ErrTusOf.On("header.Upload-Metadata", "cannot be read")
 	}
 	var to accounts.ID
-	if text, there := meta["to"]; there {
+	if text, found := meta["to"]; found {
 		if to, err = ids.Parse[accounts.User](text); err != nil {
 			return nil, ErrTusOf.On("header.Upload-Metadata", "has no user in to")
 		}
@@ -125,7 +125,7 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return &createReply{tusOf(&t), uploadPath(t.ID.String()), t.wire(t.progress(0, s.chunk))}, nil
+	return &createReply{tusResponse(&t), uploadPath(t.ID.String()), t.wire(t.progress(0, s.chunk))}, nil
 }
 
 // createReply is tusReply with the address of the upload.
@@ -173,7 +173,7 @@ type uploadReply struct {
 	Body api.Transfer
 }
 
-func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*uploadReply, error) {
+func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *transferPath) (*uploadReply, error) {
 	_ = tusHeaders(ctx, "") // for any version
 	id, err := in.id()
 	if err != nil {
@@ -183,13 +183,13 @@ func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *ofT
 	switch {
 	case err != nil:
 		return nil, err
-	case t.gone():
+	case t.withoutFile():
 		return nil, ErrGone
 	}
-	return &uploadReply{tusOf(&t), t.wire(t.progress(received, s.chunk))}, nil
+	return &uploadReply{tusResponse(&t), t.wire(t.progress(received, s.chunk))}, nil
 }
 
-func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Empty, error) {
+func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Empty, error) {
 	_ = tusHeaders(ctx, "")
 	id, err := in.id()
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *
 }
 
 func (s *Service) patchUpload(ctx context.Context, caller accounts.Caller, in *struct {
-	ofTransfer
+	transferPath
 	Resumable string      `header:"Tus-Resumable"`
 	Offset    string      `header:"Upload-Offset"`
 	Checksum  string      `header:"Upload-Checksum" doc:"sha1, sha256 or md5, a space, and the sum of this piece in base64"`
@@ -230,6 +230,6 @@ func (s *Service) patchUpload(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	out := tusOf(&t)
+	out := tusResponse(&t)
 	return &out, nil
 }

@@ -27,14 +27,14 @@ func (s *Service) Jobs() []worker.Job {
 	return append(jobs, finish)
 }
 
-const dueAtOnce = 100
+const dueBatch = 100
 
 // expire ends offers without an answer and idle uploads. It deletes expired files, transfers without a file after their
 // history, and quotas of days before yesterday.
 func (s *Service) expire(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "transfers.expire")
 	for {
-		due, err := s.sql.due(ctx, s.sql.db.Now(), dueAtOnce)
+		due, err := s.sql.due(ctx, s.sql.db.Now(), dueBatch)
 		if err != nil {
 			return asKind(err)
 		}
@@ -48,8 +48,8 @@ func (s *Service) expire(ctx context.Context) (err error) {
 		}
 	}
 	for {
-		n, err := s.sql.forgetOldQuotas(ctx, dayOf(s.sql.db.Now())-1, sweepAtOnce)
-		if err != nil || n < sweepAtOnce {
+		n, err := s.sql.forgetOldQuotas(ctx, dayOf(s.sql.db.Now())-1, sweepBatch)
+		if err != nil || n < sweepBatch {
 			return asKind(err)
 		}
 	}
@@ -81,7 +81,7 @@ func (s *Service) forget(ctx context.Context, t *Transfer, by time.Time) error {
 	}
 	s.remove(ctx, gone)
 	if err := s.redis.forget(ctx, t.ID); err != nil { // it expires within the hour in any case
-		s.log.Debug("transfers: Redis keeps the progress of a forgotten transfer", "transfer", t.ID, "err", err)
+		s.log.Debug("transfers: progress not deleted, expires", "transfer", t.ID, "err", err)
 	}
 	return nil
 }
@@ -94,22 +94,22 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		return asKind(err)
 	}
 	for {
-		some, err := s.sql.of(ctx, user, dueAtOnce)
+		batch, err := s.sql.listByUser(ctx, user, dueBatch)
 		if err != nil {
 			return asKind(err)
 		}
-		if len(some) == 0 {
+		if len(batch) == 0 {
 			return asKind(s.sql.forgetQuotas(ctx, user))
 		}
-		for i := range some {
-			t := &some[i]
+		for i := range batch {
+			t := &batch[i]
 			if err := s.forget(ctx, t, never); err != nil && !errors.Is(err, ErrUnknown) {
 				return err
 			}
 			if t.Content = false; !t.Status.final() {
 				t.Status, t.Reason = Failed, reasonErased
 			}
-			s.tellErased(t, user)
+			s.publishErased(t, user)
 		}
 	}
 }
@@ -119,7 +119,7 @@ const (
 	// more than any difference between clocks.
 	orphanAge = 2 * partTime
 
-	sweepAtOnce = 500
+	sweepBatch = 500
 )
 
 // sweep deletes parts without a transfer: parts of a node that died while it wrote them or before it deleted them. It
@@ -131,12 +131,12 @@ func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 		return 0, err
 	}
 	var batch []string
-	var of []ID
+	var owners []ID
 	settle := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		counted, err := s.sql.counted(ctx, of, batch)
+		counted, err := s.sql.counted(ctx, owners, batch)
 		if err != nil {
 			return asKind(err)
 		}
@@ -146,7 +146,7 @@ func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 				orphans = append(orphans, name)
 			}
 		}
-		batch, of = batch[:0], of[:0]
+		batch, owners = batch[:0], owners[:0]
 		removed += len(orphans)
 		s.metrics.orphans.Add(float64(len(orphans)))
 		if len(orphans) == 0 {
@@ -159,8 +159,8 @@ func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 		if !ok || before.Sub(made) < orphanAge {
 			return nil // of another program, or perhaps still being written
 		}
-		batch, of = append(batch, name), append(of, id)
-		if len(batch) < sweepAtOnce {
+		batch, owners = append(batch, name), append(owners, id)
+		if len(batch) < sweepBatch {
 			return nil
 		}
 		return settle()
@@ -169,7 +169,7 @@ func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 		err = settle()
 	}
 	if removed > 0 {
-		s.log.Info("transfers: parts of no transfer are removed", "parts", removed)
+		s.log.Info("transfers: orphaned parts deleted", "parts", removed)
 	}
 	return removed, asStorage(err)
 }

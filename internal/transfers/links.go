@@ -41,28 +41,28 @@ type variant byte
 
 // The values of variant.
 const (
-	whole variant = 'w'
-	small variant = 's' // the thumbnail with the smallest side
-	large variant = 'l' // the thumbnail with the largest side
+	whole    variant = 'w'
+	smallest variant = 's' // the thumbnail with the smallest side
+	largest  variant = 'l' // the thumbnail with the largest side
 )
 
-// variantOf returns the variant for a thumbnail's side; side 0 is the whole file. It returns ErrNoSmall for an unknown
+// variantFor returns the variant for a thumbnail's side; side 0 is the whole file. It returns ErrNoSmall for an unknown
 // side.
-func variantOf(side int) (variant, error) {
+func variantFor(side int) (variant, error) {
 	switch side {
 	case 0:
 		return whole, nil
 	case picture.Sides[len(picture.Sides)-1]:
-		return small, nil
+		return smallest, nil
 	case picture.Sides[0]:
-		return large, nil
+		return largest, nil
 	}
 	return 0, ErrNoSmall
 }
 
 // side returns the longer side of the variant's thumbnail, in pixels.
 func (v variant) side() int {
-	if v == small {
+	if v == smallest {
 		return picture.Sides[len(picture.Sides)-1]
 	}
 	return picture.Sides[0]

@@ -12,18 +12,18 @@ import (
 // lookMemory bounds the total size of files in memory for decoding; one sender may use half of it. A smaller file
 // counts as minLook, so that one sender has fewer files here than may wait in a studio.
 const (
-	lookMemory = 4 * picture.MaxPhoto
-	minLook    = picture.MaxPhoto / 4
+	decodeMemory = 4 * picture.MaxPhoto
+	minDecode    = picture.MaxPhoto / 4
 )
 
-// newLooking returns the queue of files to decode. A waiting file is not in memory.
-func newLooking() *fairqueue.Queue {
-	return fairqueue.New(fairqueue.Limits{Capacity: lookMemory, Waiting: 1000, PerUser: 200, Full: picture.ErrBusy})
+// newDecoding returns the queue of files to decode. A waiting file is not in memory.
+func newDecoding() *fairqueue.Queue {
+	return fairqueue.New(fairqueue.Limits{Capacity: decodeMemory, Waiting: 1000, PerUser: 200, Full: picture.ErrBusy})
 }
 
-// look returns the description of a file that a message needs. Unusual bytes are not an error: content that is neither
+// describe returns the description of a file that a message needs. Unusual bytes are not an error: content that is neither
 // a picture nor a recording is a plain file.
-func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
+func (s *Service) describe(ctx context.Context, t *Transfer) (*Looks, error) {
 	c, err := s.read(ctx, t)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
 	if t.Size > picture.MaxPhoto {
 		return &Looks{}, nil
 	}
-	release, err := s.looking.Acquire(ctx, t.From.String(), max(t.Size, minLook))
+	release, err := s.decoding.Acquire(ctx, t.From.String(), max(t.Size, minDecode))
 	if err != nil {
 		return nil, err
 	}

@@ -14,30 +14,30 @@ const (
 	// with a broken connection that the node has not yet detected.
 	uploadsOfTransfer = 2
 
-	// takeOverTime bounds the wait of an upload until an older one has stored its bytes and released its place.
-	takeOverTime = 5 * time.Second
+	// replaceTime bounds the wait of an upload until an older one has stored its bytes and released its place.
+	replaceTime = 5 * time.Second
 )
 
 // places bounds the concurrent uploads on a node, because each has buffers and may have parts that do not count yet.
 type places struct {
 	most int // for each user
 
-	mu sync.Mutex
-	of map[accounts.ID][]*placed // the oldest first
+	mu     sync.Mutex
+	byUser map[accounts.ID][]*placed // the oldest first
 }
 
 // placed is an upload with a place.
 type placed struct {
-	id   ID
-	cut  func() // ends it soon; nil if it ends by itself
-	left chan struct{}
+	id       ID
+	cut      func() // ends it soon; nil if it ends by itself
+	released chan struct{}
 }
 
 // enter gives an upload a place until leave is called. If there is no free place, it ends an older upload and takes its
 // place. It returns ErrBusy if there is none, or if the older one has not ended in time.
 func (p *places) enter(ctx context.Context, user accounts.ID, id ID, cut func()) (leave func(), err error) {
 	u := &placed{id, cut, make(chan struct{})}
-	late := time.After(takeOverTime)
+	late := time.After(replaceTime)
 	for {
 		entered, older := p.try(user, u)
 		switch {
@@ -49,7 +49,7 @@ func (p *places) enter(ctx context.Context, user accounts.ID, id ID, cut func())
 			older.cut()
 		}
 		select {
-		case <-older.left:
+		case <-older.released:
 		case <-late:
 			return nil, ErrBusy
 		case <-ctx.Done():
@@ -63,14 +63,14 @@ func (p *places) enter(ctx context.Context, user accounts.ID, id ID, cut func())
 func (p *places) try(user accounts.ID, u *placed) (entered bool, older *placed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := p.of[user]
+	all := p.byUser[user]
 	count := map[ID]int{u.id: 1}
 	for _, other := range all {
 		count[other.id]++
 	}
 	crowded := count[u.id] > uploadsOfTransfer
 	if !crowded && len(all) < p.most {
-		p.of[user] = append(all, u)
+		p.byUser[user] = append(all, u)
 		return true, nil
 	}
 	i := slices.IndexFunc(all, func(other *placed) bool { return count[other.id] > 1 && (!crowded || other.id == u.id) })
@@ -83,9 +83,9 @@ func (p *places) try(user accounts.ID, u *placed) (entered bool, older *placed) 
 func (p *places) leave(user accounts.ID, u *placed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(u.left)
-	p.of[user] = slices.DeleteFunc(p.of[user], func(other *placed) bool { return other == u })
-	if len(p.of[user]) == 0 {
-		delete(p.of, user)
+	close(u.released)
+	p.byUser[user] = slices.DeleteFunc(p.byUser[user], func(other *placed) bool { return other == u })
+	if len(p.byUser[user]) == 0 {
+		delete(p.byUser, user)
 	}
 }

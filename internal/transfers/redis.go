@@ -24,8 +24,8 @@ type redisStore struct {
 	ahead int64 // the largest number of bytes of an upload beyond its commits
 }
 
-// note stores the progress of a transfer in Redis.
-func (s redisStore) note(ctx context.Context, t *Transfer, p progress) error {
+// storeProgress stores the progress of a transfer in Redis.
+func (s redisStore) storeProgress(ctx context.Context, t *Transfer, p progress) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTime)
 	defer cancel()
 	text := func(n int64) string { return strconv.FormatInt(n, 10) }

@@ -44,17 +44,17 @@ type command []string
 const scanWait = 5 * time.Second
 
 func (c command) scan(ctx context.Context, t *Transfer, content io.Reader) (bool, error) {
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, c[0], c[1:]...) //nolint:gosec // the operator's own
 	cmd.Env = append(os.Environ(), "STOA_TRANSFER="+t.ID.String(), "STOA_SIZE="+strconv.FormatInt(t.Size, 10), "STOA_SHA256="+t.SHA256)
-	cmd.Stdin, cmd.Stderr, cmd.WaitDelay = content, &limited{&said}, scanWait
+	cmd.Stdin, cmd.Stderr, cmd.WaitDelay = content, &limited{&stderr}, scanWait
 	err := cmd.Run()
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case exited && exit.ExitCode() == 1:
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("%s: %w: %s", c[0], err, strings.TrimSpace(said.String()))
+		return false, fmt.Errorf("%s: %w: %s", c[0], err, strings.TrimSpace(stderr.String()))
 	}
 	return true, nil
 }
@@ -70,9 +70,9 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 const (
-	scansAtOnce = 4
-	scanBatch   = 100
-	maxUnbegun  = 10 * scanBatch // the largest number of files in memory that wait for their sender's turn
+	maxConcurrentScans = 4
+	scanBatch          = 100
+	maxUnbegun         = 10 * scanBatch // the largest number of files in memory that wait for their sender's turn
 
 	// scanTurn is the time within which one run of the job starts files. It completes the files that it has started.
 	scanTurn = time.Minute
@@ -84,10 +84,10 @@ type again struct {
 	tries int
 }
 
-// putOff returns the wait before the next try after this many consecutive failures. After the first failure, the next
+// retryDelay returns the wait before the next try after this many consecutive failures. After the first failure, the next
 // run retries at once. Later waits are longer than the job's wait after two failed runs, so that a run without the file
 // comes between.
-func putOff(tries int) time.Duration {
+func retryDelay(tries int) time.Duration {
 	if tries == 1 {
 		return 0
 	}
@@ -107,14 +107,14 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 	var found []error
 	var fault error
 	finished := false
-	results := make(chan result, scansAtOnce)
+	results := make(chan result, maxConcurrentScans)
 	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // these files no longer exist
 	s.unbegun = s.due(s.unbegun)
 	senders := rotation{running: map[accounts.ID]int{}, last: map[accounts.ID]int{}}
 	began, busy := time.Now(), 0
 	inTurn := func() bool { return fault == nil && time.Since(began) < scanTurn }
 	for {
-		for inTurn() && busy < scansAtOnce {
+		for inTurn() && busy < maxConcurrentScans {
 			if i := senders.next(s.unbegun); i >= 0 {
 				t := s.unbegun[i]
 				s.unbegun = slices.Delete(s.unbegun, i, i+1)
@@ -130,14 +130,14 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 			if s.scanner == nil {
 				before = before.Add(-finishAfter)
 			}
-			some, err := s.sql.waiting(ctx, before, s.waited, scanBatch)
+			batch, err := s.sql.waiting(ctx, before, s.waited, scanBatch)
 			if err != nil {
 				fault = asKind(err)
 			}
-			if len(some) == 0 {
+			if len(batch) == 0 {
 				break
 			}
-			s.unbegun, s.waited = append(s.unbegun, s.due(some)...), some[len(some)-1]
+			s.unbegun, s.waited = append(s.unbegun, s.due(batch)...), batch[len(batch)-1]
 		}
 		if busy == 0 {
 			if len(s.unbegun) == 0 && inTurn() { // no files wait behind those of this run
@@ -147,7 +147,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 				return errors.Join(append(found, fault)...)
 			}
 			if len(found) > 0 {
-				s.log.Warn("transfers: some files cannot be finished and are tried again", "files", len(found), "err", errors.Join(found...))
+				s.log.Warn("transfers: files not finished, retried later", "files", len(found), "err", errors.Join(found...))
 			}
 			return fault
 		}
@@ -169,7 +169,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 }
 
 // scansPerSender is the largest number of files of one sender that are scanned at a time.
-const scansPerSender = scansAtOnce / 2
+const scansPerSender = maxConcurrentScans / 2
 
 // A rotation chooses the next file to scan.
 type rotation struct {
@@ -198,11 +198,11 @@ func (r *rotation) begin(sender accounts.ID) {
 }
 
 // due returns those of some files that need not wait.
-func (s *Service) due(some []Transfer) (due []Transfer) {
+func (s *Service) due(batch []Transfer) (due []Transfer) {
 	now := s.sql.db.Now()
-	for i := range some {
-		if !s.again[some[i].ID].at.After(now) {
-			due = append(due, some[i])
+	for i := range batch {
+		if !s.again[batch[i].ID].at.After(now) {
+			due = append(due, batch[i])
 		}
 	}
 	return due
@@ -214,7 +214,7 @@ func (s *Service) tried(id ID, err error) {
 	switch {
 	case err != nil:
 		a.tries++
-		a.at = s.sql.db.Now().Add(putOff(a.tries))
+		a.at = s.sql.db.Now().Add(retryDelay(a.tries))
 		s.again[id] = a
 	case before:
 		delete(s.again, id)
@@ -283,7 +283,7 @@ func (s *Service) finish(ctx context.Context, t *Transfer) error {
 	passes, err := s.passes(ctx, t)
 	var looks *Looks
 	if err == nil && passes && t.forMessages() {
-		looks, err = s.look(ctx, t)
+		looks, err = s.describe(ctx, t)
 	}
 	if errors.Is(err, ErrGone) {
 		return nil
@@ -321,7 +321,7 @@ func (s *Service) finishNow(ctx context.Context, t Transfer) Transfer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishAfter/2)
 	defer cancel()
 	if err := s.finish(ctx, &t); err != nil {
-		s.log.Warn("transfers: a file is left to the job that finishes", "transfer", t.ID, "err", err)
+		s.log.Warn("transfers: file not finished, left to the job", "transfer", t.ID, "err", err)
 		return t
 	}
 	if done, err := s.sql.get(ctx, t.ID); err == nil {

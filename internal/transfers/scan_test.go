@@ -234,7 +234,7 @@ func TestAFileThatCannotBeScannedKeepsNoOtherWaiting(t *testing.T) {
 		files int
 		scan  judge
 	}{
-		"it hangs":       {2 * scansAtOnce, func(ctx context.Context, _ *Transfer) (bool, error) { return within(ctx, time.Hour) }},
+		"it hangs":       {2 * maxConcurrentScans, func(ctx context.Context, _ *Transfer) (bool, error) { return within(ctx, time.Hour) }},
 		"it cannot tell": {scanBatch + 1, func(context.Context, *Transfer) (bool, error) { return false, errors.New("the scanner is confused") }},
 	} {
 		t.Run(name, func(t *testing.T) {

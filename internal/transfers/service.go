@@ -81,7 +81,7 @@ type Service struct {
 	messages  Messages // nil: no message has a file
 	places    places
 	studio    *picture.Studio
-	looking   *fairqueue.Queue // of files in memory for decoding, in bytes
+	decoding  *fairqueue.Queue // of files in memory for decoding, in bytes
 	waited    Transfer         // the last file that the finishing job has read; zero: it begins at the front
 	unbegun   []Transfer       // files that this job has read and not started
 	again     map[ID]again     // files that it could not finish
@@ -91,7 +91,7 @@ type Service struct {
 	inRoom    func(ctx context.Context, viewer, channel string) error
 	cfg       Settings
 	log       *slog.Logger
-	tells     tells
+	limiter   progressLimiter
 	metrics   *metrics
 }
 
@@ -100,8 +100,8 @@ func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
 	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
-		signer: cfg.Secret, previous: cfg.Previous, inRoom: cfg.MaySubscribe, cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
-		studio: cfg.Studio, looking: newLooking()}
+		signer: cfg.Secret, previous: cfg.Previous, inRoom: cfg.MaySubscribe, cfg: cfg.Settings, log: cfg.Log, limiter: progressLimiter{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, byUser: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
+		studio: cfg.Studio, decoding: newDecoding()}
 	s.scanner = newScanner(cfg.Scan)
 	if s.studio == nil {
 		s.studio = picture.New(0)
@@ -175,7 +175,7 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits S
 		return Transfer{}, asKind(err)
 	}
 	if !made {
-		s.told(ctx, &t)
+		s.publishChange(ctx, &t)
 	}
 	return t, nil
 }
@@ -187,9 +187,9 @@ func (s *Service) maySend(ctx context.Context, from, to accounts.ID) error {
 	if err != nil {
 		return err
 	}
-	p, there := who[to]
+	p, found := who[to]
 	switch {
-	case !there:
+	case !found:
 		return accounts.ErrNoUser
 	case p.Deleted:
 		return ErrRefused
@@ -224,8 +224,8 @@ func (s *Service) mine(ctx context.Context, user accounts.ID, id ID) (Transfer, 
 	return t, asKind(err)
 }
 
-// atOnce is the number of transfers in a page of a list.
-const atOnce = 50
+// transfersPerPage is the number of transfers in a page of a list.
+const transfersPerPage = 50
 
 // List returns a user's transfers, newest first, and the cursor of the next page. It returns ErrCursor.
 func (s *Service) List(ctx context.Context, user accounts.ID, cursor string) (_ []Transfer, next string, err error) {
@@ -239,13 +239,13 @@ func (s *Service) List(ctx context.Context, user accounts.ID, cursor string) (_ 
 		}
 		id = last.String()
 	}
-	all, err := s.sql.list(ctx, user, at, id, atOnce+1)
+	all, err := s.sql.list(ctx, user, at, id, transfersPerPage+1)
 	if err != nil {
 		return nil, "", asKind(err)
 	}
-	if len(all) > atOnce {
-		all = all[:atOnce]
-		last := all[atOnce-1]
+	if len(all) > transfersPerPage {
+		all = all[:transfersPerPage]
+		last := all[transfersPerPage-1]
 		next = strconv.FormatInt(last.Created.UnixMilli(), 36) + "." + last.ID.String()
 	}
 	return all, next, nil
@@ -313,7 +313,7 @@ func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transf
 	defer errs.Wrap(&err, "transfers.Cancel %s", id)
 	t, gone, err := s.decided(ctx, user, id, func(t *Transfer, now time.Time) error {
 		switch {
-		case t.kept():
+		case t.isPermanent():
 			return ErrKept
 		case !t.Status.final():
 			t.end(Failed, reasonCancelled, now, historyFor)
@@ -377,7 +377,7 @@ func (s *Service) decided(ctx context.Context, user accounts.ID, id ID, decide f
 
 // ended publishes a committed change, and deletes parts that no longer count.
 func (s *Service) ended(ctx context.Context, t *Transfer, gone []string) {
-	s.told(ctx, t)
+	s.publishChange(ctx, t)
 	s.remove(ctx, gone)
 	if t.Status.final() {
 		s.metrics.ended.WithLabelValues(t.Status.String()).Inc()
@@ -395,7 +395,7 @@ func (s *Service) remove(ctx context.Context, names []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
 	if err := s.storage.Remove(ctx, names...); err != nil {
-		s.log.Warn("transfers: parts are left to the sweep", "parts", len(names), "err", err)
+		s.log.Warn("transfers: parts not deleted, left to the sweep", "parts", len(names), "err", err)
 	}
 }
 
@@ -458,7 +458,7 @@ func (s *Service) ForViewer(url, room, viewer string) (string, error) {
 // created and when it is used. It returns ErrUnknown, ErrRefused or ErrYouBlock.
 func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer) error {
 	may := t.has(user)
-	if t.kept() {
+	if t.isPermanent() {
 		var err error
 		if may, err = s.messages.MayLink(ctx, user, t.ID); err != nil {
 			return err

@@ -634,7 +634,7 @@ func TestProgressIsToldTenTimesASecondAtMost(t *testing.T) {
 				if e.Type != api.EventTransferProgress {
 					continue
 				}
-				if gap := h.at[i].Sub(last); gap < tellEvery*9/10 {
+				if gap := h.at[i].Sub(last); gap < progressEvery*9/10 {
 					t.Errorf("side %d was told %s after the last time", side, gap)
 				}
 				last, n = h.at[i], n+1
@@ -666,14 +666,14 @@ func TestRedisKnowsHowFarAnUploadHasComeAndIsNotNeeded(t *testing.T) {
 		if got, received, err := other.Get(t.Context(), w.users[1], id); err != nil || got.Stored != testChunk || received != testChunk+testChunk/2 {
 			t.Errorf("another node knows of %d stored and %d received, %v", got.Stored, received, err)
 		}
-		there, err := progressKeys.At(id).All(t.Context(), w.redis)
+		found, err := progressKeys.At(id).All(t.Context(), w.redis)
 		w.must(err)
-		if want := map[string]string{"status": "1", "stored": "4096", "received": "6144", "percent": "37", "chunk": "2", "chunks": "4"}; fmt.Sprint(there) != fmt.Sprint(want) {
-			t.Errorf("Redis has %v, want %v", there, want)
+		if want := map[string]string{"status": "1", "stored": "4096", "received": "6144", "percent": "37", "chunk": "2", "chunks": "4"}; fmt.Sprint(found) != fmt.Sprint(want) {
+			t.Errorf("Redis has %v, want %v", found, want)
 		}
 		for _, old := range []Transfer{{ID: id, Size: 10, Status: Transferring, Stored: 0}, {ID: id, Size: 10, Status: Pending, Stored: testChunk}} {
-			w.must(w.Service.redis.note(t.Context(), &old, old.progress(0, testChunk)))
-			if now, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || fmt.Sprint(now) != fmt.Sprint(there) {
+			w.must(w.Service.redis.storeProgress(t.Context(), &old, old.progress(0, testChunk)))
+			if now, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || fmt.Sprint(now) != fmt.Sprint(found) {
 				t.Errorf("an older one replaced it: %v, %v", now, err)
 			}
 		}
@@ -688,8 +688,8 @@ func TestRedisKnowsHowFarAnUploadHasComeAndIsNotNeeded(t *testing.T) {
 		if got := w.stands(id); got.Status != Done {
 			t.Errorf("got %+v", got)
 		}
-		if there, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || there["status"] != "2" || there["percent"] != "100" {
-			t.Errorf("Redis has %v, %v", there, err)
+		if found, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || found["status"] != "2" || found["percent"] != "100" {
+			t.Errorf("Redis has %v, %v", found, err)
 		}
 	})
 }
@@ -697,7 +697,7 @@ func TestRedisKnowsHowFarAnUploadHasComeAndIsNotNeeded(t *testing.T) {
 func TestTheListHasPages(t *testing.T) {
 	eachEngine(t, Settings{Open: 1000, DayFiles: 1000}, func(t *testing.T, w *world) {
 		var want []ID
-		for i := range 2*atOnce + 3 {
+		for i := range 2*transfersPerPage + 3 {
 			from, to := w.users[i%2], w.users[(i+1)%2]
 			one, err := w.Offer(t.Context(), from, Offer{To: to, Name: "x", Size: 1})
 			w.must(err)

@@ -147,7 +147,7 @@ func (s *sqlStore) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer)
 		}
 	}
 	if !before.Status.final() && t.Status.final() {
-		if err := s.giveBack(ctx, tx, t); err != nil {
+		if err := s.refundQuota(ctx, tx, t); err != nil {
 			return nil, err
 		}
 	}
@@ -157,8 +157,8 @@ func (s *sqlStore) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer)
 	return s.dropParts(ctx, tx, t.ID)
 }
 
-// giveBack returns the unused part of an ended transfer's size to its day's quota.
-func (s *sqlStore) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
+// refundQuota returns the unused part of an ended transfer's size to its day's quota.
+func (s *sqlStore) refundQuota(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
 	unused := t.Size - t.Stored
 	if unused <= 0 {
 		return nil
@@ -170,11 +170,11 @@ func (s *sqlStore) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) erro
 // dropParts deletes the rows of a transfer's parts and thumbnails, and returns their names.
 func (s *sqlStore) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []string, err error) {
 	for _, table := range []string{"transfer_parts", "transfer_thumbnails"} {
-		some, err := sqldb.Column[string](tx.QueryContext(ctx, "SELECT name FROM "+table+" WHERE transfer = ?", id))
+		batch, err := sqldb.Column[string](tx.QueryContext(ctx, "SELECT name FROM "+table+" WHERE transfer = ?", id))
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, some...)
+		names = append(names, batch...)
 	}
 	if len(names) == 0 {
 		return nil, nil
@@ -256,8 +256,8 @@ func (s *sqlStore) waiting(ctx context.Context, before time.Time, after Transfer
 		Transferring, before.UnixMilli(), at, at, after.ID, n))
 }
 
-// of returns transfers of a user, on either side.
-func (s *sqlStore) of(ctx context.Context, user accounts.ID, n int) ([]Transfer, error) {
+// listByUser returns transfers of a user, on either side.
+func (s *sqlStore) listByUser(ctx context.Context, user accounts.ID, n int) ([]Transfer, error) {
 	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE sender = ? OR receiver = ? LIMIT ?", user, user, n))
 }
 
@@ -274,7 +274,7 @@ func (s *sqlStore) forget(ctx context.Context, id ID, by time.Time) (gone []stri
 			return err
 		}
 		if !t.Status.final() { // it ends with the account of the sender or receiver
-			if err = s.giveBack(ctx, tx, &t); err != nil {
+			if err = s.refundQuota(ctx, tx, &t); err != nil {
 				return err
 			}
 		}

@@ -75,8 +75,8 @@ func (s *sqlStore) disown(ctx context.Context, user accounts.ID) error {
 	return err
 }
 
-// keepUnused extends the expiry of a complete upload without messages.
-func (s *sqlStore) keepUnused(ctx context.Context, id ID, keep time.Duration) error {
+// extendUnused extends the expiry of a complete upload without messages.
+func (s *sqlStore) extendUnused(ctx context.Context, id ID, keep time.Duration) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id = ? AND status = ? AND expires <> ?", s.db.Now().Add(keep).UnixMilli(), id, Done, never.UnixMilli())
 	return err
 }

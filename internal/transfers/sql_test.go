@@ -50,7 +50,7 @@ func TestFilesOfMessagesCostTheirSenderNothing(t *testing.T) {
 
 func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		const old, fresh = sweepAtOnce + 1, 100
+		const old, fresh = sweepBatch + 1, 100
 		today := dayOf(w.sql.db.Now())
 		var args []any
 		for i := range old + fresh {
@@ -81,7 +81,7 @@ func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
 	}
 	analyze(t, db, "transfer_quotas")
 	if n := sqldbtest.RowsRead(t, db, func() {
-		if _, err := (&sqlStore{db: db}).forgetOldQuotas(t.Context(), 100, sweepAtOnce); err != nil {
+		if _, err := (&sqlStore{db: db}).forgetOldQuotas(t.Context(), 100, sweepBatch); err != nil {
 			t.Error(err)
 		}
 	}); n > many/5 {

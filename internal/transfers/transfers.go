@@ -94,14 +94,14 @@ func (t *Transfer) forMessages() bool { return t.To.IsZero() }
 // never is the expiry of files that messages have.
 var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// kept reports whether messages have the file.
-func (t *Transfer) kept() bool { return t.Expires.Equal(never) }
+// isPermanent reports whether messages have the file.
+func (t *Transfer) isPermanent() bool { return t.Expires.Equal(never) }
 
 // has reports whether a user is the sender or the receiver.
 func (t *Transfer) has(user accounts.ID) bool { return user == t.From || user == t.To }
 
-// gone reports whether the transfer has ended without a file, or its file was deleted.
-func (t *Transfer) gone() bool { return t.Status.final() && !t.Content }
+// withoutFile reports whether the transfer has ended without a file, or its file was deleted.
+func (t *Transfer) withoutFile() bool { return t.Status.final() && !t.Content }
 
 // uploaded reports whether every byte is stored and the scanner has not decided.
 func (t *Transfer) uploaded() bool { return t.Status == Transferring && t.Stored == t.Size }

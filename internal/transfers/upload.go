@@ -34,8 +34,8 @@ type Piece struct {
 var ErrPiece = errs.New(errs.Invalid, "transfer.piece_checksum", "The part's checksum does not match. Send it again.")
 
 const (
-	// keepTime bounds the time until a part is durable and committed.
-	keepTime = time.Minute
+	// storeTime bounds the time until a part is durable and committed.
+	storeTime = time.Minute
 
 	// sqlTime bounds the queries before bytes are read or sent, and the commit of a part. It is needed because the
 	// request of an upload or a download has no deadline.
@@ -61,11 +61,11 @@ func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece)
 		return Transfer{}, err
 	}
 	defer leave()
-	return s.take(ctx, user, id, in)
+	return s.receive(ctx, user, id, in)
 }
 
-// take is Upload for an upload that has a place or needs none.
-func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (Transfer, error) {
+// receive is Upload for an upload that has a place or needs none.
+func (s *Service) receive(ctx context.Context, user accounts.ID, id ID, in Piece) (Transfer, error) {
 	asking, cancel := context.WithTimeout(ctx, sqlTime)
 	defer cancel()
 	t, err := s.mine(asking, user, id)
@@ -81,7 +81,7 @@ func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (
 		return t, ErrWaiting
 	case t.Status == Done && in.Offset == t.Size && in.Length <= 0: // the response to its last piece was lost
 		return t, nil
-	case t.gone():
+	case t.withoutFile():
 		return t, ErrGone
 	case t.Status != Transferring:
 		return t, ErrEnded
@@ -225,7 +225,7 @@ func (u *upload) run(ctx context.Context) (err error) {
 			continue
 		}
 		keeping = make(chan error, 1)
-		go func() { keeping <- u.keep(keep, w) }()
+		go func() { keeping <- u.storePart(keep, w) }()
 		if u.s.storage.InMemory() {
 			if err = settle(); err != nil {
 				break
@@ -308,9 +308,9 @@ func (u *upload) write(ctx context.Context) (w written, cut, err error) {
 	return w, cut, nil
 }
 
-// keep makes a part durable and commits it.
-func (u *upload) keep(ctx context.Context, w written) error {
-	ctx, cancel := context.WithTimeout(ctx, keepTime)
+// storePart makes a part durable and commits it.
+func (u *upload) storePart(ctx context.Context, w written) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	if err := asStorage(w.Keep(ctx)); err != nil {
 		return err
@@ -332,7 +332,7 @@ func (u *upload) together(ctx context.Context, cut error) error {
 	case len(u.held) == 0:
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	err := u.commit(ctx, u.held)
 	u.sent = !countsNot(err)

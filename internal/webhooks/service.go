@@ -61,7 +61,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg.Settings, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	n := cfg.Before.Concurrency
-	s.queue = fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerUser * n, Wait: cfg.Before.queueWait(), Full: ErrAway})
+	s.queue = fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerUser * n, Wait: cfg.Before.queueWait(), Full: ErrUnavailable})
 	s.breaker = gobreaker.NewCircuitBreaker[api.HookVerdict](gobreaker.Settings{
 		Timeout:     breakFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakAfter },
@@ -159,7 +159,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 	}
 	release, err := s.queue.Acquire(ctx, asker, 1)
 	if err != nil {
-		if errors.Is(err, ErrAway) {
+		if errors.Is(err, ErrUnavailable) {
 			s.metrics.asked.WithLabelValues(event, "crowded").Inc()
 		}
 		return api.HookVerdict{}, err
@@ -181,7 +181,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 		s.metrics.asked.WithLabelValues(event, "away").Inc()
 		s.log.Warn("webhooks: question failed, policy applied", "event", event, "policy", s.cfg.Before.Policy, "err", err)
 		if s.cfg.Before.Policy == refuse {
-			return api.HookVerdict{}, ErrAway
+			return api.HookVerdict{}, ErrUnavailable
 		}
 		return api.HookVerdict{}, nil
 	case v.Refuse != nil:

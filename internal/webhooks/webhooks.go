@@ -19,12 +19,12 @@ const Topic = "webhooks"
 
 // Refusals of a webhook before the fact.
 var (
-	ErrRefused = errs.New(errs.Forbidden, "hook.refused", "The app does not allow this.")
-	ErrAway    = errs.New(errs.Unavailable, "hook.away", "This cannot be checked right now. Please try again.").Retry(2 * time.Second)
+	ErrRefused     = errs.New(errs.Forbidden, "hook.refused", "The app does not allow this.")
+	ErrUnavailable = errs.New(errs.Unavailable, "hook.away", "This cannot be checked right now. Please try again.").Retry(2 * time.Second)
 )
 
 // Errors are the refusals of [Service.Before], for the API description of operations that ask.
-var Errors = []*errs.Error{ErrRefused, ErrAway}
+var Errors = []*errs.Error{ErrRefused, ErrUnavailable}
 
 // Settings are the operator's settings.
 type Settings struct {

@@ -17,7 +17,7 @@ type tries struct {
 }
 
 // localKeys bounds the memory to some megabytes. Further keys share one count: a flood of unknown addresses locks
-// unknown households out early, but cannot evict the count of a password under attack.
+// unknown client networks out early, but cannot evict the count of a password under attack.
 const localKeys = 20_000
 
 // take counts one try of key, up to max, and reports whether it is allowed and how long the count lasts.
@@ -49,8 +49,8 @@ func (l *local) take(key string, max int, life time.Duration, now time.Time) (bo
 	return true, life
 }
 
-// giveBack removes one counted try.
-func (l *local) giveBack(key string) {
+// refund removes one counted try.
+func (l *local) refund(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.byKey[key]; t.n > 1 {

@@ -51,7 +51,7 @@ func New(db *redis.DB, log *slog.Logger) *Counter {
 // the cause of ctx or the server's error about a key.
 func (c *Counter) Take(ctx context.Context, meters []Meter, now time.Time) (allowed bool, left time.Duration, err error) {
 	answers, err := c.try(ctx, meters)
-	if away(err) && ctx.Err() == nil {
+	if isUnavailable(err) && ctx.Err() == nil {
 		answers, err = answers[:0], nil
 		for _, m := range meters {
 			ok, left := c.local.take(m.Key.String(), m.Cap, m.Life, now)
@@ -73,7 +73,7 @@ func (c *Counter) Take(ctx context.Context, meters []Meter, now time.Time) (allo
 	if allowed {
 		return true, 0, nil
 	}
-	if err := c.giveBack(ctx, counted); !away(err) {
+	if err := c.refund(ctx, counted); !isUnavailable(err) {
 		return false, left, err
 	}
 	return false, left, nil
@@ -91,9 +91,9 @@ func (c *Counter) Allows(ctx context.Context, m Meter) bool {
 func (c *Counter) Settle(ctx context.Context, forget, back []Meter) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.After)
 	defer cancel()
-	if err := errors.Join(c.forget(ctx, forget), c.giveBack(ctx, back)); err != nil {
+	if err := errors.Join(c.forget(ctx, forget), c.refund(ctx, back)); err != nil {
 		level := slog.LevelWarn
-		if away(err) {
+		if isUnavailable(err) {
 			level = slog.LevelDebug // the watcher of the connection logs it once
 		}
 		c.log.Log(ctx, level, "accounts: tries not given back", "err", err)
@@ -128,14 +128,14 @@ func (c *Counter) try(ctx context.Context, meters []Meter) ([]tried, error) {
 	return answers, nil
 }
 
-// giveBack gives a counted try back, in Redis and in this process.
-func (c *Counter) giveBack(ctx context.Context, meters []Meter) error {
+// refund gives a counted try back, in Redis and in this process.
+func (c *Counter) refund(ctx context.Context, meters []Meter) error {
 	if len(meters) == 0 {
 		return nil
 	}
 	calls := make([]redis.Call, len(meters))
 	for i, m := range meters {
-		c.local.giveBack(m.Key.String())
+		c.local.refund(m.Key.String())
 		calls[i] = redis.Call{Script: untryScript, Keys: []keyspace.Key{m.Key}}
 	}
 	return keyspace.FirstErr(c.db.RunMulti(ctx, calls))
@@ -154,7 +154,7 @@ func (c *Counter) forget(ctx context.Context, meters []Meter) error {
 	return keyspace.FirstErr(c.db.DoMulti(ctx, cmds))
 }
 
-// away reports whether an error only means that Redis is unavailable.
-func away(err error) bool {
+// isUnavailable reports whether an error only means that Redis is unavailable.
+func isUnavailable(err error) bool {
 	return errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }

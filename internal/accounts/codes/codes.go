@@ -65,7 +65,7 @@ func Wrong(where string) error { return ErrWrong.On(where, "is wrong, used or ex
 const MaxLife = time.Hour
 
 // triesOfOne is the number of tries after which a code is void: five of a million, at most ten codes a day per purpose.
-// A code that was requested from a known household has as many tries for other households in addition, so that
+// A code that was requested from a known client network has as many tries for other client networks in addition, so that
 // strangers cannot use up the owner's tries.
 const triesOfOne = 5
 
@@ -82,9 +82,9 @@ func (p Proof) parts() []string {
 	return []string{p.Email.Key, string(p.Purpose.AppendSegment(nil)), p.User}
 }
 
-// segment combines the address, the requesting user and the household of a try into a key segment.
-func (p Proof) segment(household string) keyspace.Hashed {
-	return keyspace.Hashed{S: p.Email.Key + " " + p.User + " " + household}
+// segment combines the address, the requesting user and the client network of a try into a key segment.
+func (p Proof) segment(clientNet string) keyspace.Hashed {
+	return keyspace.Hashed{S: p.Email.Key + " " + p.User + " " + clientNet}
 }
 
 // MAC is a keyed hash of 32 bytes over a label and parts. Only a holder of the server's secret can compute it, and two

@@ -10,14 +10,14 @@
 // # Guarantees
 //
 //   - A try counts before the code is checked, always in SQL: a code survives four wrong guesses.
-//   - A code that was requested from a known household of the account stays valid and keeps its own tries: strangers
+//   - A code that was requested from a known client network of the account stays valid and keeps its own tries: strangers
 //     can neither replace it nor use it up.
 //   - A code is consumed in the transaction of its purpose ([Code.Consume]), by one of many callers.
 //   - Known and unknown addresses cause the same writes and the same response. Only the mail differs.
-//   - Mailed codes and wrong guesses are limited per address, household, network and deployment ([Limits]).
+//   - Mailed codes and wrong guesses are limited per address, client network, network and deployment ([Limits]).
 //
 // The counters are in Redis. Losing it resets the limits; the tries of a code stay in SQL.
 //
-// Package accounts provides the relation of addresses and households to accounts ([Config]). A user is the text of an
+// Package accounts provides the relation of addresses and client networks to accounts ([Config]). A user is the text of an
 // id here, or empty without a log-in. Errors of SQL are returned unchanged.
 package codes

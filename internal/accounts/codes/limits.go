@@ -14,20 +14,20 @@ import (
 )
 
 // Limits bound mailed codes and guesses. A network (IPv4 /24, IPv6 /48) has a tenth of All and of Wrong, but at least
-// the limit of one household.
+// the limit of one client network.
 type Limits struct {
 	PerMinute    int // codes mailed to one address for one purpose per minute
 	PerDay       int // the same per day
-	PerHousehold int // codes requested from one household per hour
+	PerClientNet int // codes requested from one client network per hour
 	All          int // codes mailed by the whole deployment per hour
-	Wrong        int // wrong guesses per hour; after that only codes from known households are checked
+	Wrong        int // wrong guesses per hour; after that only codes from known client networks are checked
 }
 
-// share returns the share of one network in a limit: a tenth, but at least the limit of one household.
-func (l Limits) share(all int) int { return max(all/10, l.PerHousehold) }
+// share returns the share of one network in a limit: a tenth, but at least the limit of one client network.
+func (l Limits) share(all int) int { return max(all/10, l.PerClientNet) }
 
-// mayMail counts a code against the sending limits: per address and purpose, separately for each known household; per
-// requesting household and its network; and for the whole server.
+// mayMail counts a code against the sending limits: per address and purpose, separately for each known client network; per
+// requesting client network and its network; and for the whole server.
 func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool) (ratelimit.Result, error) {
 	quota, l := p.Email.Key+" "+strconv.Itoa(int(p.Purpose)), s.limits
 	if known {
@@ -36,7 +36,7 @@ func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool)
 	asks := []ratelimit.Ask{
 		{Key: minuteKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.PerMinute, Window: time.Minute}},
 		{Key: dayKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.PerDay, Window: 24 * time.Hour}},
-		{Key: hourKeys.At(keyspace.Hashed{S: from}), Limit: ratelimit.Limit{Max: l.PerHousehold, Window: time.Hour}},
+		{Key: hourKeys.At(keyspace.Hashed{S: from}), Limit: ratelimit.Limit{Max: l.PerClientNet, Window: time.Hour}},
 		{Key: allKey.At(), Limit: ratelimit.Limit{Max: l.All, Window: time.Hour}},
 	}
 	if network := clientnet.Network(from); network != "" {
@@ -46,7 +46,7 @@ func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool)
 }
 
 // wrong counts a wrong guess of an existing code. After Limits.Wrong guesses in an hour this node accepts codes only
-// from known households for the rest of that hour: that stops an attacker who guesses codes of very many addresses.
+// from known client networks for the rest of that hour: that stops an attacker who guesses codes of very many addresses.
 // After its share it accepts none from the network of the guess, so that one network cannot use up the limit of all.
 func (s *Service) wrong(ctx context.Context, network string) {
 	s.metrics.WithLabelValues("wrong").Inc()

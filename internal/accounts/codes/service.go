@@ -30,7 +30,7 @@ type Config struct {
 	Life   time.Duration // of a code, at most [MaxLife]
 	Limits Limits
 
-	// Knows reports whether the account of an address has been used from a household.
+	// Knows reports whether the account of an address has been used from a client network.
 	Knows func(ctx context.Context, e emails.Address, household string) (bool, error)
 
 	// Owner returns the address of its account in the owner's spelling, or "" if there is none or it is the account of
@@ -76,12 +76,12 @@ func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 
 // Send creates a code, replaces an earlier one, and enqueues its mail. A code that was requested from a known household
 // is not replaced: requests of strangers are then counted but not mailed. It returns ErrTooMany if a limit is reached.
-func (s *Service) Send(ctx context.Context, p Proof, household string) error {
-	known, err := s.knows(ctx, p.Email, household)
+func (s *Service) Send(ctx context.Context, p Proof, clientNet string) error {
+	known, err := s.knows(ctx, p.Email, clientNet)
 	if err != nil {
 		return err
 	}
-	switch r, err := s.mayMail(ctx, p, household, known); {
+	switch r, err := s.mayMail(ctx, p, clientNet, known); {
 	case err != nil:
 		return err
 	case !r.Allowed:
@@ -91,13 +91,13 @@ func (s *Service) Send(ctx context.Context, p Proof, household string) error {
 	notice := Notice{To: p.Email.Given, Purpose: p.Purpose, User: p.User, Seed: rand.Text(), Lang: i18n.From(ctx)}
 	c := s.of(p, s.mac.code(p, notice.Seed))
 	if known {
-		c.household = household
+		c.clientNet = clientNet
 	}
 	if err := s.replace(ctx, p, c, notice); err != nil {
 		return err
 	}
 	s.metrics.WithLabelValues("asked").Inc()
-	s.attempts.Settle(ctx, []attempts.Meter{s.meter(p, household)}, nil) // the tries of the previous code
+	s.attempts.Settle(ctx, []attempts.Meter{s.meter(p, clientNet)}, nil) // the tries of the previous code
 	return nil
 }
 
@@ -106,12 +106,12 @@ func (s *Service) of(p Proof, code string) Code {
 	return Code{emailHash: s.mac.emailHash(p), purpose: p.Purpose, codeHash: s.mac.codeHash(p, code)}
 }
 
-// meter returns the counter of a code's tries from one household.
-func (s *Service) meter(p Proof, household string) attempts.Meter {
-	return attempts.Meter{Key: triesKeys.At(p.segment(household), p.Purpose).Key, Cap: triesOfOne, Life: s.life}
+// meter returns the counter of a code's tries from one client network.
+func (s *Service) meter(p Proof, clientNet string) attempts.Meter {
+	return attempts.Meter{Key: triesKeys.At(p.segment(clientNet), p.Purpose).Key, Cap: triesOfOne, Life: s.life}
 }
 
-// Check counts a try from a household and compares the code. It does not consume the code: the transaction of its
+// Check counts a try from a client network and compares the code. It does not consume the code: the transaction of its
 // purpose does, see [Code.Consume]. While codes are suspended, the account of the address must know the household, even
 // if the caller is logged in: otherwise an attacker with many accounts could guess codes of ever new addresses. It
 // returns ErrWrong or ErrSuspended.

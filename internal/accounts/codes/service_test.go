@@ -101,11 +101,11 @@ func TestForget(t *testing.T) {
 }
 
 // A network has a tenth of the deployment's limit, so that one network cannot suspend codes for all. The known
-// households of an account are not suspended, except for a new address: otherwise an attacker with many accounts could
+// client networks of an account are not suspended, except for a new address: otherwise an attacker with many accounts could
 // continue to guess.
 func TestLimits_NetworkHasATenth(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerHousehold: 3, All: 100, Wrong: 40})
+		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerClientNet: 3, All: 100, Wrong: 40})
 		from := func(network, of int) string { return clientnet.Parse(fmt.Sprintf("2001:db8:%x:%x::1", network, of)) }
 		who := func(name string) Proof { return to(name+"@example.org", ForRegister) }
 		check := func(p Proof, code, from string) error {
@@ -135,7 +135,7 @@ func TestLimits_NetworkHasATenth(t *testing.T) {
 			t.Errorf("from another network: %v", err)
 		}
 
-		// All are suspended now, but for those of households that an account knows.
+		// All are suspended now, but for those of client networks that an account knows.
 		for i := range 41 {
 			w.wrong(t.Context(), fmt.Sprintf("10.0.%d.0/24", i))
 		}
@@ -158,10 +158,10 @@ func TestLimits_NetworkHasATenth(t *testing.T) {
 	})
 }
 
-// A limit that allows a household many codes, such as a school, also allows it as many mistakes.
+// A limit that allows a client network many codes, such as a school, also allows it as many mistakes.
 func TestLimits_NetworkHasAtLeastAHousehold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerHousehold: 50, All: 10_000, Wrong: 100})
+		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerClientNet: 50, All: 10_000, Wrong: 100})
 		for i, want := range []error{nil, ErrSuspended} {
 			for range 50 {
 				w.wrong(t.Context(), clientnet.Network("192.0.2.0"))

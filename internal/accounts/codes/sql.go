@@ -15,7 +15,7 @@ type Code struct {
 	emailHash string // see MAC.emailHash
 	purpose   Purpose
 	codeHash  string
-	household string // the requesting household, if the account knows it
+	clientNet string // the requesting client network, if the account knows it
 }
 
 // mailKey returns the key of the message that mails the code.
@@ -33,7 +33,7 @@ func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error 
 			// The owner's spelling: if a provider distinguishes Ann from ann after all, Ann gets no mail for ann.
 			n.To = account
 		}
-		if c.household == "" {
+		if c.clientNet == "" {
 			if kept, err := keepsPlace(ctx, tx, c); err != nil || kept {
 				return err
 			}
@@ -49,7 +49,7 @@ func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error 
 	})
 }
 
-// keepsPlace reports whether there is a valid code that was requested from a known household.
+// keepsPlace reports whether there is a valid code that was requested from a known client network.
 func keepsPlace(ctx context.Context, tx *sqldb.Tx, c Code) (kept bool, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM codes WHERE email_hash = ? AND purpose = ? AND household <> '' AND tries < ? AND expires > ?)",
 		c.emailHash, int(c.purpose), triesOfOne, tx.Now().UnixMilli()).Scan(&kept)
@@ -64,18 +64,18 @@ func upsert(ctx context.Context, tx *sqldb.Tx, c Code, expires time.Time) error 
 		Key:     []string{"email_hash", "purpose"},
 		Set:     []string{"code_hash", "tries", "expires", "household", "tries_elsewhere"},
 	}).For(1)
-	_, err := tx.ExecContext(ctx, text, c.emailHash, int(c.purpose), c.codeHash, 0, expires.UnixMilli(), c.household, 0)
+	_, err := tx.ExecContext(ctx, text, c.emailHash, int(c.purpose), c.codeHash, 0, expires.UnixMilli(), c.clientNet, 0)
 	return err
 }
 
-// try counts a try from a household and returns the hash to compare with, or "" if there is no valid code. It counts
+// try counts a try from a client network and returns the hash to compare with, or "" if there is no valid code. It counts
 // before the comparison: of a thousand concurrent guesses five are checked. A code of a household counts the tries from
 // there separately.
-func try(ctx context.Context, db *sqldb.DB, c Code, household string) (codeHash string, err error) {
+func try(ctx context.Context, db *sqldb.DB, c Code, clientNet string) (codeHash string, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		codeHash = ""
 		const alive = " AND email_hash = ? AND purpose = ? AND expires > ?"
-		args := []any{triesOfOne, household, c.emailHash, int(c.purpose), tx.Now().UnixMilli()}
+		args := []any{triesOfOne, clientNet, c.emailHash, int(c.purpose), tx.Now().UnixMilli()}
 		ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE tries < ? AND household IN ('', ?)"+alive, args...))
 		if err == nil && !ok {
 			ok, err = sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries_elsewhere = tries_elsewhere + 1 WHERE tries_elsewhere < ? AND household NOT IN ('', ?)"+alive, args...))

@@ -28,11 +28,11 @@ type world struct {
 	t     testing.TB
 	redis *redis.DB
 	ahead *atomic.Int64     // nanoseconds
-	known map[string]string // the known household of each account, by address
+	known map[string]string // the known client network of each account, by address
 }
 
 // plenty are limits that tests do not reach by accident.
-var plenty = Limits{PerMinute: 100, PerDay: 100, PerHousehold: 100, All: 10_000, Wrong: 2_000}
+var plenty = Limits{PerMinute: 100, PerDay: 100, PerClientNet: 100, All: 10_000, Wrong: 2_000}
 
 // mac has a secret that no server has.
 func mac(label string, parts ...string) []byte {
@@ -55,9 +55,9 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 		tries.Within, tries.After = 10*time.Second, 10*time.Second
 	}
 	w.Service = New(Config{DB: db, Limiter: ratelimit.New(rdb), Attempts: tries, Log: log, MAC: mac, Life: 5 * time.Minute, Limits: limits,
-		Knows: func(_ context.Context, e emails.Address, household string) (bool, error) {
+		Knows: func(_ context.Context, e emails.Address, clientNet string) (bool, error) {
 			home, there := w.known[e.Key]
-			return there && home == household, nil
+			return there && home == clientNet, nil
 		},
 		Owner: func(_ context.Context, _ sqldb.Querier, email, _ string) (string, error) {
 			if _, there := w.known[emails.Key(email)]; !there {
@@ -99,10 +99,10 @@ func to(email string, p Purpose) Proof {
 	return Proof{Email: emails.Address{Given: email, Key: email}, Purpose: p}
 }
 
-// ask requests a code from a household and returns it.
-func (w *world) ask(p Proof, household string) string {
+// ask requests a code from a client network and returns it.
+func (w *world) ask(p Proof, clientNet string) string {
 	w.t.Helper()
-	if err := w.Send(w.t.Context(), p, household); err != nil {
+	if err := w.Send(w.t.Context(), p, clientNet); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.mailed(p)

@@ -6,5 +6,5 @@
 // are recorded in memory ([Notes]) and written a second later, so that the response takes the same time whether or not
 // there is an account. A crash loses that second.
 //
-// An event contains a household instead of an address, and is deleted after [Kept].
+// An event contains a client network instead of an address, and is deleted after [Kept].
 package trail

@@ -27,7 +27,7 @@ const (
 	Registered       Kind = "registered"
 	LoggedIn         Kind = "login"
 	LoginFailed      Kind = "login_failed"      // a wrong password or code
-	LoginLocked      Kind = "login_locked"      // failures have locked log-in for that household or for all unknown ones
+	LoginLocked      Kind = "login_locked"      // failures have locked log-in for that client network or for all unknown ones
 	LoggedOut        Kind = "logout"            // of one device, by the user
 	LoggedOutAll     Kind = "logout_all"        // of all devices, or all others, by the user
 	RefreshReused    Kind = "refresh_reused"    // a refresh token was used twice; its device was logged out
@@ -56,7 +56,7 @@ type Event struct {
 	User      string // id
 	Device    string // id; empty if no device is concerned
 	Kind      Kind
-	Household string // an IPv4 address or an IPv6 /64; empty if unknown
+	ClientNet string // an IPv4 address or an IPv6 /64; empty if unknown
 	Actor     string // the name of the acting service key; empty if there is none
 	At        time.Time
 }
@@ -91,16 +91,16 @@ func insert(ctx context.Context, tx *sqldb.Tx, events []Event) error {
 		if e.ID.IsZero() {
 			e.ID = ids.New[Event]()
 		}
-		args = append(args, e.ID, e.User, e.Device, string(e.Kind), e.Household, e.Actor, e.At.UnixMilli())
+		args = append(args, e.ID, e.User, e.Device, string(e.Kind), e.ClientNet, e.Actor, e.At.UnixMilli())
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO security_events (id, user_id, device_id, kind, household, actor, at) VALUES "+sqldb.Tuples(7, len(events)), args...)
 	return err
 }
 
-// Knows reports whether the user has registered or logged in from that household within [Kept].
-func Knows(ctx context.Context, db *sqldb.DB, user, household string) (known bool, err error) {
+// Knows reports whether the user has registered or logged in from that client network within [Kept].
+func Knows(ctx context.Context, db *sqldb.DB, user, clientNet string) (known bool, err error) {
 	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE user_id = ? AND household = ? AND kind IN (?) AND at > ?)",
-		user, household, bun.List([]string{string(Registered), string(LoggedIn)}), db.Now().Add(-Kept).UnixMilli()).Scan(&known)
+		user, clientNet, bun.List([]string{string(Registered), string(LoggedIn)}), db.Now().Add(-Kept).UnixMilli()).Scan(&known)
 	return known, err
 }
 
@@ -126,7 +126,7 @@ func Page(ctx context.Context, q sqldb.Querier, user, cursor string, limit int) 
 		WHERE user_id = ? AND (at < ? OR at = ? AND id < ?) ORDER BY at DESC, id DESC LIMIT ?`, user, at, at, id, limit+1)
 	events, err = sqldb.Collect(rows, err, func(rows *sql.Rows) (e Event, err error) {
 		var ms int64
-		err = rows.Scan(&e.ID, &e.User, &e.Device, &e.Kind, &e.Household, &e.Actor, &ms)
+		err = rows.Scan(&e.ID, &e.User, &e.Device, &e.Kind, &e.ClientNet, &e.Actor, &ms)
 		e.At = sqldb.Time(ms)
 		return e, err
 	})

@@ -30,9 +30,9 @@ const (
 	chunkUsers = 200
 	// repairTries is the number of tries to repair a record that changes meanwhile.
 	repairTries = 3
-	// secondLook is the time before a user who differs is rechecked. Only differences that both comparisons find are
+	// recheckAfter is the time before a user who differs is rechecked. Only differences that both comparisons find are
 	// reported. Check-ins are applied well within this time.
-	secondLook = 2 * time.Second
+	recheckAfter = 2 * time.Second
 )
 
 // The stages of a reconciliation after the users of the log.
@@ -260,7 +260,7 @@ func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string
 	}
 	strays, err := rc.strays(ctx, members)
 	if err == nil && len(strays) > 0 {
-		if err = runs.Sleep(ctx, rc.cfg.SecondLook); err == nil {
+		if err = runs.Sleep(ctx, rc.cfg.RecheckAfter); err == nil {
 			strays, err = rc.strays(ctx, strays)
 		}
 	}
@@ -346,7 +346,7 @@ func (rc *Reconciler) lookAgain(ctx context.Context, r *Run, differ []*subject) 
 	if len(differ) == 0 {
 		return nil
 	}
-	if err := runs.Sleep(ctx, rc.cfg.SecondLook); err != nil {
+	if err := runs.Sleep(ctx, rc.cfg.RecheckAfter); err != nil {
 		return err
 	}
 	if err := rc.look(ctx, differ); err != nil {

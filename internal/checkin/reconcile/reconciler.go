@@ -19,16 +19,16 @@ import (
 
 // Config has the dependencies and settings of a [Reconciler].
 type Config struct {
-	DB         *sqldb.DB
-	Records    *records.Store // with the time limits of background work
-	Boards     *ranking.Boards
-	Every      time.Duration // how often Redis is compared with SQL; 0: only by request
-	Rate       int           // users per second, at most; 0: no limit
-	SecondLook time.Duration // the time before a user who differs is rechecked; 0: two seconds
-	Node       string        // this process, as runs show it
-	Metrics    prometheus.Registerer
-	Log        *slog.Logger
-	Now        func() time.Time
+	DB           *sqldb.DB
+	Records      *records.Store // with the time limits of background work
+	Boards       *ranking.Boards
+	Every        time.Duration // how often Redis is compared with SQL; 0: only by request
+	Rate         int           // users per second, at most; 0: no limit
+	RecheckAfter time.Duration // the time before a user who differs is rechecked; 0: two seconds
+	Node         string        // this process, as runs show it
+	Metrics      prometheus.Registerer
+	Log          *slog.Logger
+	Now          func() time.Time
 
 	// Up reports whether Redis has everything that was acknowledged. Otherwise, runs that compare it or write to it
 	// wait.
@@ -69,7 +69,7 @@ type Reconciler struct {
 
 // New returns a reconciler. [Reconciler.Jobs] do its work.
 func New(cfg Config) *Reconciler {
-	cfg.SecondLook = cmp.Or(cfg.SecondLook, secondLook)
+	cfg.RecheckAfter = cmp.Or(cfg.RecheckAfter, recheckAfter)
 	rc := &Reconciler{
 		Runs: NewStore(cfg.DB), cfg: cfg, sql: &sqlStore{cfg.DB}, records: cfg.Records, boards: cfg.Boards,
 		metrics: newMetrics(cfg.Metrics), log: cfg.Log, now: cfg.Now,
