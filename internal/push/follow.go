@@ -152,7 +152,7 @@ func (s *Service) notifyConversations(ctx context.Context, said []messaging.Said
 			return told, false, err
 		}
 		for part := range slices.Chunk(list, membersPerStatement) {
-			absent, partial, err := s.offline(ctx, part, open)
+			absent, partial, err := s.withoutOnline(ctx, part, open)
 			if err != nil || partial {
 				return told, false, err
 			}
@@ -178,8 +178,8 @@ func (s *Service) notifyConversations(ctx context.Context, said []messaging.Said
 	return told, true, nil
 }
 
-// offline returns the chats of users who are offline. It adds the conversations of other users to open.
-func (s *Service) offline(ctx context.Context, list []messaging.Undelivered, open map[messaging.ConversationID]bool) (absent []messaging.Undelivered, partial bool, err error) {
+// withoutOnline returns the chats of users who are offline. It adds the conversations of other users to open.
+func (s *Service) withoutOnline(ctx context.Context, list []messaging.Undelivered, open map[messaging.ConversationID]bool) (absent []messaging.Undelivered, partial bool, err error) {
 	seen := map[accounts.ID]bool{}
 	var users []accounts.ID
 	for _, u := range list {

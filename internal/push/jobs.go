@@ -41,8 +41,8 @@ func (s *Service) Batches() []queue.Batch {
 // maxTries is the number of tries of a push. After the last failure it is dropped.
 const maxTries = queue.Tries
 
-// decode decodes the jobs of deliveries. Invalid jobs are given up.
-func decode(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
+// decodeJobs decodes the jobs of deliveries. Invalid jobs are given up.
+func decodeJobs(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
 	jobs, attempts, answers = make([]job, len(ds)), make([]int, len(ds)), make([]error, len(ds))
 	for i, d := range ds {
 		attempts[i] = d.Attempt
@@ -78,7 +78,7 @@ func (s *Service) settled(ctx context.Context, jobs []job, malformed, answers []
 
 // sendAll handles [TopicSend].
 func (s *Service) sendAll(ctx context.Context, ds []queue.Delivery) []error {
-	jobs, attempts, malformed := decode(ds)
+	jobs, attempts, malformed := decodeJobs(ds)
 	list, answers := s.prepared(ctx, jobs)
 	s.deliver(ctx, list, attempts, answers)
 	s.recordSent(ctx, list, answers)
@@ -87,7 +87,7 @@ func (s *Service) sendAll(ctx context.Context, ds []queue.Delivery) []error {
 
 // offlineAll handles [TopicOffline].
 func (s *Service) offlineAll(ctx context.Context, ds []queue.Delivery) []error {
-	jobs, _, malformed := decode(ds)
+	jobs, _, malformed := decodeJobs(ds)
 	list, answers := s.prepared(ctx, jobs)
 	for _, d := range list {
 		if s.offline != nil { // otherwise the backend with its own pushes is gone
