@@ -69,13 +69,8 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Edit a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
 		Summary:     "Hide or recall a message",
-<<<<<<< HEAD
 		Description: "Hides a message for the caller, or recalls a message of the caller for all members. An admin of a group may also recall messages of members with a lower role. A recalled message keeps its number and loses its content.",
-		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.deleteMessage))
-=======
-		Description: "Hides a message for the caller, or recalls one that the caller sent. A message that was recalled keeps its number and loses its content.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.deleteMessage))
->>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags, NoReplay: true,
 		Summary: "React to a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags, NoReplay: true,

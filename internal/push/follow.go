@@ -73,15 +73,10 @@ func (s *Service) follow(ctx context.Context) (err error) {
 	if oldest := now.Add(-mostLate); since.Before(oldest) {
 		since = oldest
 	}
-<<<<<<< HEAD
-	told, whole, upTo, err := s.look(ctx, since)
+	notified, whole, upTo, err := s.notifySince(ctx, since)
 	maps.DeleteFunc(s.done, func(_ messaging.ConversationID, c messaging.ActiveConversation) bool {
 		return c.Changed < now.Add(-deep).UnixMilli()
 	})
-=======
-	notified, whole, upTo, err := s.notifySince(ctx, since)
-	maps.DeleteFunc(s.done, func(_ messaging.ConversationID, c messaging.Said) bool { return c.Changed < now.Add(-deep).UnixMilli() })
->>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 	if err != nil || !whole {
 		if upTo.After(m.cut) && upTo.Before(now) {
 			m.cut = upTo
@@ -111,15 +106,9 @@ func (s *Service) condition() string {
 // notifySince notifies offline members of messages since a time, and reports whether there were any. While Redis is
 // unavailable it is unknown who is online: then the check is not complete, and no member is notified. The check was
 // complete up to the changes at upTo; zero means that it was for none.
-<<<<<<< HEAD
-func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, upTo time.Time, err error) {
-	for after := (messaging.ActiveConversation{}); ; {
-		said, err := messaging.ActiveSince(ctx, s.db, since, after, chatsAtOnce)
-=======
 func (s *Service) notifySince(ctx context.Context, since time.Time) (notified, whole bool, upTo time.Time, err error) {
-	for after := (messaging.Said{}); ; {
-		said, err := messaging.SaidSince(ctx, s.db, since, after, chatsPerStatement)
->>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
+	for after := (messaging.ActiveConversation{}); ; {
+		said, err := messaging.ActiveSince(ctx, s.db, since, after, chatsPerStatement)
 		if err != nil || len(said) == 0 {
 			return notified, err == nil, upTo, err
 		}
@@ -138,13 +127,8 @@ func (s *Service) notifySince(ctx context.Context, since time.Time) (notified, w
 
 // notifyConversations is [Service.notifySince] for some conversations. It skips conversations whose members have all received the newest
 // message or were notified.
-<<<<<<< HEAD
-func (s *Service) lookInto(ctx context.Context, said []messaging.ActiveConversation) (told, whole bool, err error) {
+func (s *Service) notifyConversations(ctx context.Context, said []messaging.ActiveConversation) (told, whole bool, err error) {
 	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.ActiveConversation) bool { return s.done[c.Conv].Seq == c.Seq })
-=======
-func (s *Service) notifyConversations(ctx context.Context, said []messaging.Said) (told, whole bool, err error) {
-	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.Said) bool { return s.done[c.Conv].Seq == c.Seq })
->>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 	open := map[messaging.ConversationID]bool{} // a member seems online
 	for left := said; len(left) > 0; {
 		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, membersPerStatement, s.condition())

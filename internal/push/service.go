@@ -107,13 +107,8 @@ func New(cfg Config) (*Service, error) {
 	if origin == nil {
 		origin = cfg.Secret
 	}
-<<<<<<< HEAD
-	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
-		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.ActiveConversation{},
-=======
 	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Notices, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
-		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.Said{},
->>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
+		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.ActiveConversation{},
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 

@@ -20,17 +20,10 @@ var requestLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"friends"}
-<<<<<<< HEAD
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: requestLimit,
 		Summary:     "Send a friend request",
 		Description: "The recipient is named by id or by the token of their card. If the recipient has already sent the caller a request, the two become friends immediately. A blocked sender gets the same refusal as a sender to a user who accepts no requests. Limited to 60 requests a minute.",
-		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postRequest)
-=======
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: askLimit,
-		Summary:     "Ask somebody for friendship",
-		Description: "The other may be named by id or by the token of their card. When they have asked the caller already, the two are friends at once. Whoever has been blocked, and whoever asks a user that takes no requests, gets the same refusal. Sixty times a minute at the most.",
 		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postRequest)
->>>>>>> 1f2e67aa (live, transfers, push, checkin, accounts: names and logs say what they hold)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
 		Summary:     "List pending friend requests",
 		Description: "Newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
