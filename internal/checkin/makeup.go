@@ -45,7 +45,7 @@ func (s *Service) makeupFrom(ctx context.Context, user accounts.ID, clock civil.
 
 // MakeUp signs a missed day for a user. It returns when that is durable. A retry with the same request id returns the
 // first result. It returns ErrMakeupOff, ErrMakeupDay, ErrDayCounts or ErrMakeupLimit if the rules refuse the day, and
-// ErrStore if SQL is away. It returns webhooks.ErrRefused or webhooks.ErrAway if the backend refuses or does not
+// ErrStore if SQL is away. It returns webhooks.ErrRefused or webhooks.ErrUnavailable if the backend refuses or does not
 // respond.
 func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, requestID uint64) (_ MakeupResult, err error) {
 	defer errs.Wrap(&err, "checkin.MakeUp %s", user)

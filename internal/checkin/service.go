@@ -183,7 +183,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock,
 }
 
 // withSQL calls the before-hook of the app's own backend for a check-in or a make-up. It returns webhooks.ErrRefused if the
-// backend refuses, and webhooks.ErrAway if it does not respond.
+// backend refuses, and webhooks.ErrUnavailable if it does not respond.
 func (s *Service) withSQL(ctx context.Context, r request) error {
 	if !s.hooks.Asks(api.BeforeCheckin) {
 		return nil

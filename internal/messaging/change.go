@@ -104,7 +104,7 @@ func mayChange(m *message, user accounts.ID, now time.Time, within time.Duration
 
 // Edit changes the text of a message and stores the earlier text. An edit is new content, so a user who may not write
 // may not edit. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrRefused,
-// ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway and
+// ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable and
 // ErrStore.
 func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Edit %s", user)
@@ -184,7 +184,7 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 
 // Recall removes the content, the reactions and the earlier texts of a message for all members. Its file is released
 // unless another message has it. In a group, an admin may recall messages of members with a lower role. A second recall
-// changes nothing. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway
+// changes nothing. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrTooLate, webhooks.ErrRefused, webhooks.ErrUnavailable
 // and ErrStore.
 func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Recall %s", user)

@@ -209,7 +209,7 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 // stored already. It returns ErrMessage if the message to forward does not exist, and ErrReused if the client id
 // belongs to other content. The other errors are ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused, ErrYouBlock,
 // ErrChat, ErrFile, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, accounts.ErrNoUser, webhooks.ErrRefused,
-// webhooks.ErrAway and ErrStore.
+// webhooks.ErrUnavailable and ErrStore.
 func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, duplicate bool, err error) {
 	defer errs.Wrap(&err, "messaging.Send %s", from)
 	return s.send(ctx, from, to, in, false)
@@ -280,7 +280,7 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 }
 
 // askSend asks the backend for a verdict on a message that the rules allow. The verdict may change its content. Its
-// errors are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and webhooks.ErrAway.
+// errors are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and webhooks.ErrUnavailable.
 func (s *Service) askSend(ctx context.Context, req *sending) error {
 	if !s.hooks.Asks(api.BeforeMessage) {
 		return nil

@@ -33,7 +33,7 @@ const CardSource = "card"
 // Ask sends a friend request. If the same request is pending already, isNew is false and nothing changes. If the other
 // user has sent one already, the two become friends, and the result is the other's request. Its errors are ErrWhom,
 // ErrSelf, ErrText, ErrSource, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull,
-// accounts.ErrNoUser, accounts.ErrNoCard, webhooks.ErrRefused and webhooks.ErrAway.
+// accounts.ErrNoUser, accounts.ErrNoCard, webhooks.ErrRefused and webhooks.ErrUnavailable.
 func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Request, isNew bool, err error) {
 	defer errs.Wrap(&err, "social.Ask %s", from)
 	if a.User.IsZero() == (a.Card == "") {
