@@ -35,7 +35,7 @@ func (w *world) guess(ip, email string) (looked int) {
 }
 
 // An attacker who knows an address cannot lock out its owner at home or a logged-in device.
-func TestLock_UnknownHouseholdsLockOnlyThemselves(t *testing.T) {
+func TestLock_UnknownNetworksLockOnlyThemselves(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		home := w.enter("ann@example.org", "correct horse") // from 192.0.2.2
@@ -64,7 +64,7 @@ func TestLock_UnknownHouseholdsLockOnlyThemselves(t *testing.T) {
 }
 
 // All addresses of an IPv6 client network count as one.
-func TestLock_CountsIPv6HouseholdsAsOne(t *testing.T) {
+func TestLock_CountsIPv6NetworkAsOne(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.join("ann@example.org", "correct horse")
@@ -92,7 +92,7 @@ func TestLogin_RightPasswordsThatWaitDoNotCount(t *testing.T) {
 
 // A household that tries one password with many addresses is stopped, and a successful log-in in between does not reset
 // the count.
-func TestLock_HouseholdLimitForAllAddresses(t *testing.T) {
+func TestLock_ClientNetworkLimitForAllAddresses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{ClientNetFails: 20}})
 		w.join("eve@example.org", "correct horse")

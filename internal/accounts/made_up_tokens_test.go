@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// TestVerify_UnknownTokensAreLimitedPerHousehold without harm to who has a token in the same client network.
-func TestVerify_UnknownTokensAreLimitedPerHousehold(t *testing.T) {
+// TestVerify_UnknownTokensAreLimitedPerClientNetwork checks that a valid token of the same client network still works.
+func TestVerify_UnknownTokensAreLimitedPerClientNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()

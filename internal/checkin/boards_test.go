@@ -156,7 +156,7 @@ func TestBoardsThatWereMovedCountedAndLoadedAgree(t *testing.T) {
 }
 
 // Of two users with equal days, the first to reach them has the higher place, whatever the two did in later seasons.
-func TestEqualsOfAPastSeasonStandAsTheyDidInIt(t *testing.T) {
+func TestBoard_PastSeasonKeepsOrderOfEquals(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
 		users, c := newUsers(2), civil.Clock{}
@@ -200,7 +200,7 @@ func TestEqualsOfAPastSeasonStandAsTheyDidInIt(t *testing.T) {
 }
 
 // A make-up before the run does not change when the run reached its length.
-func TestAMakeUpBeforeTheRunKeepsThePlaceAmongEquals(t *testing.T) {
+func TestBoard_MakeUpBeforeRunKeepsRankAmongEquals(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
 		users, c := newUsers(2), civil.Clock{}

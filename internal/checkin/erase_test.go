@@ -93,7 +93,7 @@ func (w *world) tombstone(t *testing.T, user accounts.ID) {
 	}
 }
 
-func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
+func TestErase_LeavesNothingAndReconciles(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 5)
@@ -151,7 +151,7 @@ func (w *world) eraseAsQueued(ctx context.Context, user accounts.ID) (err error)
 	return err
 }
 
-func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
+func TestErase_ResumesAfterCrash(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 4)
@@ -180,7 +180,7 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 }
 
 // Otherwise each erasure after an import would cause a recount of all boards.
-func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
+func TestErase_ImportedUserNeedsNoRecount(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -235,7 +235,7 @@ func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
 	})
 }
 
-func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
+func TestErase_WaitsWhileRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	i := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, i.URL))
@@ -256,7 +256,7 @@ func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
 }
 
 // A check-in that was in progress, or in a stream, is committed after the erasure.
-func TestWhatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
+func TestErase_LateCheckInIsErasedByRecheck(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 4)
@@ -305,7 +305,7 @@ func TestAFormerSeasonForgetsAnErasedUser(t *testing.T) {
 }
 
 // A load that has read SQL before the erasure writes the user after it.
-func TestAFormerSeasonThatIsBeingLoadedForgetsAnErasedUser(t *testing.T) {
+func TestErase_ReachesSeasonBeingLoaded(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 3)

@@ -54,7 +54,7 @@ func twoNodes(t *testing.T, test func(t *testing.T, nodes [2]*world)) {
 	}
 }
 
-func TestSixtyFourTapsOnTwoNodesAreOneCheckIn(t *testing.T) {
+func TestCheckIn_ConcurrentOnTwoNodesCountsOnce(t *testing.T) {
 	t.Parallel()
 	twoNodes(t, func(t *testing.T, nodes [2]*world) {
 		user := newUsers(1)[0]
@@ -83,7 +83,7 @@ func TestSixtyFourTapsOnTwoNodesAreOneCheckIn(t *testing.T) {
 	})
 }
 
-func TestSixtyFourMakeUpsOnTwoNodesKeepToTheLimit(t *testing.T) {
+func TestMakeUp_ConcurrentOnTwoNodesObeysLimit(t *testing.T) {
 	t.Parallel()
 	twoNodes(t, func(t *testing.T, nodes [2]*world) {
 		c := civil.Clock{}
@@ -137,7 +137,7 @@ func TestSixtyFourMakeUpsOnTwoNodesKeepToTheLimit(t *testing.T) {
 
 // Two nodes that make up days of one user in one second may move the user on the boards in the wrong order, and their
 // clocks may differ.
-func TestAnOlderStateThatArrivesLastIsPutRight(t *testing.T) {
+func TestBoard_OlderStateThatArrivesLastIsCorrected(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := newUsers(2), civil.Clock{}
@@ -203,7 +203,7 @@ func (w *world) frozen(t *testing.T, user accounts.ID) (days []string) {
 	return days
 }
 
-func TestADayOfLastYearThatIsMadeUpJoinsThisYearsStreak(t *testing.T) {
+func TestMakeUp_LastYearJoinsStreak(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -224,7 +224,7 @@ func TestADayOfLastYearThatIsMadeUpJoinsThisYearsStreak(t *testing.T) {
 	}, Settings{MakeupDays: 30, MakeupLimit: 3})
 }
 
-func TestMakeUpRefusesWhatItMustAndChangesNothing(t *testing.T) {
+func TestMakeUp_RefusalChangesNothing(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -274,7 +274,7 @@ func TestMakeUpRefusesWhatItMustAndChangesNothing(t *testing.T) {
 	}, ruled)
 }
 
-func TestTheSameMakeUpAgainAnswersAsTheFirstTime(t *testing.T) {
+func TestMakeUp_RetryReturnsFirstResponse(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c, id := newUsers(1)[0], civil.Clock{}, rand.Uint64()
@@ -292,7 +292,7 @@ func TestTheSameMakeUpAgainAnswersAsTheFirstTime(t *testing.T) {
 
 // SQL has committed a make-up, with the frozen day of last year before it, but the response was lost. The check that
 // follows applies it to Redis, and so does a retry of the request.
-func TestTheFrozenDaysBeforeAMakeUpWithoutAnAnswerAreShown(t *testing.T) {
+func TestMakeUp_LostResponseKeepsFrozenDays(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(t *testing.T, w *world, m makeup, c civil.Clock){
 		"looked up": func(_ *testing.T, w *world, m makeup, _ civil.Clock) {
@@ -336,7 +336,7 @@ func TestTheFrozenDaysBeforeAMakeUpWithoutAnAnswerAreShown(t *testing.T) {
 
 // A node died after its commit and before it wrote the days that freezes cover. Another node writes them, and so does
 // the next start.
-func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
+func TestFreeze_WrittenAfterCrash(t *testing.T) {
 	t.Parallel()
 	crash := func(t *testing.T, w *world) (accounts.ID, []string) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -384,7 +384,7 @@ func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 	})
 }
 
-func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
+func TestFreeze_StartSpendsNoneOnImportedDays(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
@@ -469,7 +469,7 @@ func TestAnImportReopensNoGapThatWasClosed(t *testing.T) {
 	}
 }
 
-func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
+func TestFreeze_CoveredDaysStayWhenTurnedOff(t *testing.T) {
 	t.Parallel()
 	db, server := sqldbtest.SQLite(t), redistest.Server(t)
 	w := newWorld(t, db, redistest.Open(t, server.URL), ruled)
@@ -496,7 +496,7 @@ func TestWhatFreezesCoveredStaysWhenTheyAreTurnedOff(t *testing.T) {
 	}
 }
 
-func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
+func TestFreezeAndMakeUp_WorkWhileRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL), ruled)
@@ -574,7 +574,7 @@ func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
 	}, ruled)
 }
 
-func TestTheAuditOfAUserHasGrantsAndMadeUpDays(t *testing.T) {
+func TestAudit_HasGrantsAndMakeUps(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -831,7 +831,7 @@ func TestWhichDayHasJustEnded(t *testing.T) {
 	}
 }
 
-func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
+func TestMakeUp_CompletesWhenCallerDisconnects(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		c := civil.Clock{}
@@ -856,7 +856,7 @@ func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
 	}, ruled)
 }
 
-func TestSettingsOfTheRulesTellAllTheirFaultsAtOnce(t *testing.T) {
+func TestSettings_ReportAllFaults(t *testing.T) {
 	t.Parallel()
 	if err := ruled.Validate(); err != nil {
 		t.Errorf("good settings: %v", err)
@@ -906,7 +906,7 @@ func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
 }
 
 // The week of New Year has days of two years. A read in December requests the record of a year that has not begun.
-func TestTheWeekOfNewYearIsOfTwoYears(t *testing.T) {
+func TestWeek_OfNewYearHasDaysOfTwoYears(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
 		w.friends = func(context.Context, accounts.ID) ([]accounts.ID, error) { return nil, nil }
@@ -940,7 +940,7 @@ func TestTheWeekOfNewYearIsOfTwoYears(t *testing.T) {
 }
 
 // A day that is signed after its gap is found and before it is covered costs no freeze.
-func TestADayThatIsSignedMeanwhileCostsNoFreeze(t *testing.T) {
+func TestFreeze_DaySignedMeanwhileCostsNone(t *testing.T) {
 	t.Parallel()
 	rules := Settings{FreezeEvery: 1, FreezeMax: 1, Grace: 10 * time.Minute}
 	tell(t, inVirtualTime[:1], func(t *testing.T, w *world) {

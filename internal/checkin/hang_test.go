@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestAnSQLThatHangsIsAwayForCheckInsAndForReaders(t *testing.T) {
+func TestHangingSQL_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -51,7 +51,7 @@ func TestAnSQLThatHangsIsAwayForCheckInsAndForReaders(t *testing.T) {
 
 // The server commits a check-in, and its response is lost: the caller gets an error that SQL is away. Redis gets the
 // day all the same, and a retry returns the result of the first try.
-func TestACheckInThatSQLDoesNotAnswerIsLookedUp(t *testing.T) {
+func TestCheckIn_OutcomeUnknownIsRechecked(t *testing.T) {
 	t.Parallel()
 	line := sqldbtest.NewLine(t, sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true}))
 	// The only connection prepares the statement.

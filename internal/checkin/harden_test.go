@@ -19,7 +19,7 @@ import (
 )
 
 // Another node's row is committed and not yet on disk when a second tap finds it. Then the database is killed.
-func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
+func TestCheckIn_SecondTapWaitsForDisk(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
@@ -64,7 +64,7 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 }
 
 // A request waits for the disk only if no other write of its batch did.
-func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
+func TestBatch_WaitsForDiskOnlyIfItWroteNothing(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
 	s := newSQLStore(db)
@@ -104,7 +104,7 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 
 // InnoDB refuses a duplicate a moment before a plain read sees the row in its way. Two connections that inserted the
 // same row saw this once in some ten thousand times. The caller must get that row all the same.
-func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
+func TestBatch_FindsRowThatPlainReadMisses(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
 	s := newSQLStore(db)
@@ -132,7 +132,7 @@ func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
 
 // A reader applies a committed row to Redis before its own node does, because the response of the commit is late. The
 // boards do not have the row yet.
-func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
+func TestBoard_MovesThoughReaderAppliedRowFirst(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))

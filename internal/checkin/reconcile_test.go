@@ -226,7 +226,7 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 
 // The freezes granted and used this year may be missing in the record of a former year, because no read uses them
 // there.
-func TestReconciliationIsContentWithTheFreezesOfAFormerYear(t *testing.T) {
+func TestReconcile_AllowsMissingFreezesInPastYear(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 3})
@@ -284,7 +284,7 @@ func TestReconciliationOfOneUserAndOfParts(t *testing.T) {
 	})
 }
 
-func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
+func TestReconcile_NoFalseDifferencesDuringCheckIns(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		damaged, _ := inhabited(t, w, 14)
@@ -348,7 +348,7 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 	})
 }
 
-func TestWhileRedisIsAwayASnapshotGoesBeforeWhatWaits(t *testing.T) {
+func TestSnapshot_PrecedesWaitingWorkWhileRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	i := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, i.URL))
@@ -391,7 +391,7 @@ func (w *world) persistedUsers(t *testing.T) []accounts.ID {
 	return users
 }
 
-func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
+func TestRebuild_BoardsAndRecords(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 14)
@@ -460,7 +460,7 @@ func (w *world) persistedOf(t *testing.T) (map[accounts.ID]totals, map[string]mo
 	return byUser, byMonth
 }
 
-func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T) {
+func TestSnapshot_FollowsLogDespiteEmptiedRedis(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 14)

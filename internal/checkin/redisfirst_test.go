@@ -69,7 +69,7 @@ func (w *world) days(t *testing.T, user accounts.ID) int {
 // tomorrow moves the clock by a day.
 func (w *world) tomorrow() { w.clock.set(w.clock.now().AddDate(0, 0, 1)) }
 
-func TestTheFirstAnswerStandsBeforeSQLHasIt(t *testing.T) {
+func TestRedisFirst_FirstResponseIsFinalBeforeSQL(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
@@ -100,7 +100,7 @@ func TestTheFirstAnswerStandsBeforeSQLHasIt(t *testing.T) {
 }
 
 // The node dies between its two stages: the stream has the row, but the records and the boards do not.
-func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
+func TestRedisFirst_DayOfDeadNodeIsRecovered(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	users := newUsers(5)
@@ -125,7 +125,7 @@ func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
 }
 
 // The consumer dies after SQL has the rows and before it acknowledges them to the stream.
-func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
+func TestRedisFirst_DuplicateDeliveryCountsOnce(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	users := newUsers(20)
@@ -162,7 +162,7 @@ func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 }
 
 // Two nodes publish one user's day at once, and the one that lost the claim is first in the stream.
-func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
+func TestRedisFirst_SQLGetsAcknowledgedRow(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
@@ -186,7 +186,7 @@ func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 }
 
 // A check-in that Redis can acknowledge does not wait for a slow SQL. While Redis is away, it has to wait for SQL.
-func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
+func TestRedisFirst_WaitsForSlowSQLWithoutRedis(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
 	w.stream(t).sqlTime = 0 // as in production
@@ -216,7 +216,7 @@ func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
 	}
 }
 
-func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
+func TestRedisFirst_RetriesDeadlockDuringRequest(t *testing.T) {
 	t.Parallel()
 	l, tries := &streamLog{}, 0
 	ask := func() error {
@@ -238,7 +238,7 @@ func TestADeadlockIsTriedAgainWhileACallerWaits(t *testing.T) {
 	}
 }
 
-func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
+func TestRedisFirst_WorksWhileSQLUnavailable(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	w := newWorld(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), redistest.Open(t, redistest.Server(t, aof...).URL), first())
@@ -273,7 +273,7 @@ func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
 	w.check(t, users, civil.Clock{})
 }
 
-func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
+func TestRedisFirst_KilledRedisLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, aof...)
 	w := newWorld(t, sqldbtest.Open(t, sqldbtest.Default(t).Config(t)), redistest.Open(t, server.URL), first())
@@ -335,7 +335,7 @@ func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
 	}
 }
 
-func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
+func TestRedisFirst_RefusedWriteGoesToSQL(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
 	user, other := ids.New[accounts.User](), ids.New[accounts.User]()
@@ -365,7 +365,7 @@ func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
 
 // While SQL counts as away, a request that needs it is refused. If Redis becomes unavailable at that moment, SQL gets
 // all its tries: no request is refused because of Redis.
-func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
+func TestRedisFirst_LostRedisAlwaysTriesSQL(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
 	users, done := newUsers(2), make(chan struct{})
@@ -391,7 +391,7 @@ func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
 	}
 }
 
-func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
+func TestRedisFirst_TooFewReplicasUsesSQL(t *testing.T) {
 	t.Parallel()
 	sentinels := redistest.Sentinel(t, aof...)
 	sentinels.Whole(t)
@@ -417,7 +417,7 @@ func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
 }
 
 // The stream is lost, but the claims are not: the snapshot of the night writes them to SQL.
-func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
+func TestRedisFirst_SnapshotRestoresLostStream(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
 	users := newUsers(300)
@@ -479,7 +479,7 @@ func TestClaimsAreBroughtToSQLPageByPage(t *testing.T) {
 	}
 }
 
-func TestAnEmptiedRedisTakesOnlyWhatSQLDidNotHave(t *testing.T) {
+func TestRedisFirst_EmptiedRedisLosesOnlyPendingDays(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
 	kept, gone := ids.New[accounts.User](), ids.New[accounts.User]()
@@ -501,7 +501,7 @@ func TestAnEmptiedRedisTakesOnlyWhatSQLDidNotHave(t *testing.T) {
 	}
 }
 
-func TestABrokenRecordIsInSQLWhenItIsAnswered(t *testing.T) {
+func TestRedisFirst_BrokenRecordIsInSQLBeforeResponse(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
@@ -529,7 +529,7 @@ func TestABrokenRecordIsInSQLWhenItIsAnswered(t *testing.T) {
 	w.check(t, []accounts.ID{user}, civil.Clock{})
 }
 
-func TestAMakeUpKnowsTheDaysThatSQLDoesNotHave(t *testing.T) {
+func TestRedisFirst_MakeUpSeesPendingDays(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t, Settings{MakeupDays: 30, MakeupLimit: 3})
 	user := ids.New[accounts.User]()
@@ -548,7 +548,7 @@ func TestAMakeUpKnowsTheDaysThatSQLDoesNotHave(t *testing.T) {
 }
 
 // A record is loaded while the stream has days of it. On New Year's Day, this concerns all users.
-func TestALoadedRecordHasTheDaysThatSQLDoesNotHave(t *testing.T) {
+func TestRedisFirst_LoadedRecordHasPendingDays(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
@@ -562,7 +562,7 @@ func TestALoadedRecordHasTheDaysThatSQLDoesNotHave(t *testing.T) {
 	w.check(t, []accounts.ID{user}, civil.Clock{})
 }
 
-func TestReconciliationFindsNothingWrongWithDaysThatSQLDoesNotHave(t *testing.T) {
+func TestRedisFirst_ReconcileAcceptsPendingDays(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	users := newUsers(10)
@@ -577,7 +577,7 @@ func TestReconciliationFindsNothingWrongWithDaysThatSQLDoesNotHave(t *testing.T)
 	w.check(t, users, civil.Clock{})
 }
 
-func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
+func TestRedisFirst_PoisonedRowBecomesDeadLetter(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
 	w := newWorld(t, maria, redistest.Open(t, redistest.Server(t, aof...).URL), first())
@@ -603,7 +603,7 @@ func TestAPoisonedRowBecomesADeadLetterAndHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestTheModeSaysWhatItMayLose(t *testing.T) {
+func TestRisks_ListPossibleLoss(t *testing.T) {
 	t.Parallel()
 	risks := func(url string) string {
 		t.Helper()
@@ -659,7 +659,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 	}
 }
 
-func TestARedisThatIsAwayAtTheStartIsAskedLaterWhatItMayLose(t *testing.T) {
+func TestRedisFirst_ChecksDurabilityOnceRedisIsBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly yes", "appendfsync everysec")
 	rdb := redistest.Open(t, server.URL)
@@ -698,7 +698,7 @@ func TestAClaimIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
+func TestRedisFirst_LostRedisIsNotLostSQL(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
@@ -720,7 +720,7 @@ func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
 }
 
 // A load of a board is a pass over SQL, which the workers have not yet brought up to date.
-func TestABoardIsLoadedWithTheDaysThatSQLDoesNotHave(t *testing.T) {
+func TestRedisFirst_LoadedBoardHasPendingDays(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime[2:], func(t *testing.T, w *world) {
 		if err := w.Boards.Keep(t.Context()); err != nil {

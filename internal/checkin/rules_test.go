@@ -671,7 +671,7 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 
 // Right after a change of zone, yesterday is the last date of the old one. No freeze may cover it for good before it
 // can no longer be signed.
-func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
+func TestGrace_LastDateBeforeSkippedDate(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		c := newClock(t)

@@ -409,7 +409,7 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 	})
 }
 
-func TestSixtyFourTapsAtOnceAreOneCheckIn(t *testing.T) {
+func TestCheckIn_ConcurrentCountsOnce(t *testing.T) {
 	t.Parallel()
 	worlds(t, sixtyFourTaps)
 }
@@ -442,7 +442,7 @@ func sixtyFourTaps(t *testing.T, w *world) {
 	}
 }
 
-func TestTheSameRequestAgainAnswersAsTheFirstTime(t *testing.T) {
+func TestCheckIn_RetryReturnsFirstResponse(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c, id := ids.New[accounts.User](), civil.Clock{}, rand.Uint64()
@@ -486,7 +486,7 @@ func TestTheDayIsTheUsersOwn(t *testing.T) {
 	})
 }
 
-func TestADeadStreakLeavesTheBoardTheMomentItDies(t *testing.T) {
+func TestBoard_DeadStreakLeavesAtOnce(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users := newUsers(3)
@@ -534,7 +534,7 @@ func TestAnEmptiedRedisCostsNothing(t *testing.T) {
 	}
 }
 
-func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
+func TestRead_UsesSQLWhileRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
@@ -559,7 +559,7 @@ func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
 	eventually.Equal(t, "the node to be in order", "", w.Degraded) // a machine that stalls marks Redis as away
 }
 
-func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
+func TestCheckIn_FrozenRedisDelaysByBudget(t *testing.T) {
 	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
@@ -583,7 +583,7 @@ func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
 }
 
 // A Redis that responds again lacks days until they are applied.
-func TestATapOnARedisThatIsNotCompleteIsAnsweredFromSQL(t *testing.T) {
+func TestCheckIn_IncompleteRedisUsesSQL(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -613,7 +613,7 @@ func TestATapOnARedisThatIsNotCompleteIsAnsweredFromSQL(t *testing.T) {
 	})
 }
 
-func TestNoAnswerIsBehindWhileRedisIsKilledAndComesBack(t *testing.T) {
+func TestRead_NeverStaleAcrossRedisRestart(t *testing.T) {
 	t.Parallel()
 	db, server := sqldbtest.SQLite(t), redistest.Server(t, "appendonly yes")
 	var nodes [2]*world
@@ -742,7 +742,7 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 
 // A node reads days that it has seen before it writes them. SQL has lost one of them, as after a restored backup, and
 // has another one.
-func TestADayThatSQLHasLostIsSignedAnew(t *testing.T) {
+func TestCheckIn_DayLostInSQLIsSignedAgain(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -779,7 +779,7 @@ func TestADayThatSQLHasLostIsSignedAnew(t *testing.T) {
 }
 
 // A server that restarts with an older snapshot has lost the last days of records, and its marks with them.
-func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
+func TestReplay_CatchesUpOlderRedisSnapshot(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly no", `save ""`)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
@@ -809,7 +809,7 @@ func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
 	w.check(t, users, c)
 }
 
-func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
+func TestStreak_ChangedZoneMovesDeath(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -840,7 +840,7 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 	})
 }
 
-func TestADateLeftOutIsWrittenForWhoeverIsNotErased(t *testing.T) {
+func TestSkippedDate_NotWrittenForErasedUser(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -916,7 +916,7 @@ func hset(t *testing.T, w *world, field, value string) {
 }
 
 // A node expects the record as it saw it last, but another node has changed it.
-func TestAWrongGuessIsTakenBack(t *testing.T) {
+func TestCheckIn_CorrectsStaleGuess(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, a *world) {
 		b := newWorld(t, a.db, a.redis, a.rules)

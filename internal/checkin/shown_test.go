@@ -23,7 +23,7 @@ func (b blocks) Apart(context.Context, accounts.ID, []accounts.ID) (map[accounts
 }
 
 // While the blocks cannot be read, the caller sees no other user by name.
-func TestWithoutKnowingTheBlocksNobodyElseIsShown(t *testing.T) {
+func TestBoard_UnreadableBlocksHideOtherUsers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		var people []accounts.User

@@ -11,9 +11,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// TestABatchThatIsAddedAndNotReadIsUnanswered adds a batch whose rows cannot be read because the server is gone. The
+// TestBatch_AddedButUnreadIsOutcomeUnknown adds a batch whose rows cannot be read because the server is gone. The
 // change must reach Redis.
-func TestABatchThatIsAddedAndNotReadIsUnanswered(t *testing.T) {
+func TestBatch_AddedButUnreadIsOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {

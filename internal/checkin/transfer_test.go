@@ -141,7 +141,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 }
 
 // The rows' own times are before the part of the log that a replay reads.
-func TestARedisThatLostAnImportIsCaughtUp(t *testing.T) {
+func TestImport_ReplayedToRedisThatLostIt(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -221,7 +221,7 @@ func moved(t *testing.T, w *world, users []accounts.ID, format transfer.Format, 
 	return to, text
 }
 
-func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
+func TestExport_MovesGrantsAndMakeUps(t *testing.T) {
 	t.Parallel()
 	rules := Settings{MakeupDays: 30, MakeupLimit: 3, FreezeEvery: 3, FreezeMax: 2}
 	worlds(t, func(t *testing.T, w *world) {
@@ -290,7 +290,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 }
 
 // The rows of the first number may be wrong, or missing in an export of some days.
-func TestDaysAreMadeUpWhereAnImportLeavesNumbersOut(t *testing.T) {
+func TestMakeUp_NumbersMissingInImport(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MakeupDays: 30, MakeupLimit: 3})
@@ -311,7 +311,7 @@ func TestDaysAreMadeUpWhereAnImportLeavesNumbersOut(t *testing.T) {
 }
 
 // Without a day, late data of an erased user would stay for ever.
-func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
+func TestErase_LateGrantIsErasedByRecheck(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -335,7 +335,7 @@ func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 }
 
 // A day may have begun earlier in the zone where the user lived then.
-func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
+func TestImport_SeasonHasDaysOfEarlierZone(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -433,7 +433,7 @@ func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
 
 // A change that is committed after the load of a former season's board has read SQL must be sent to the board, because
 // no job would apply it.
-func TestAnImportReachesTheBoardOfAFormerSeasonThatIsBeingLoaded(t *testing.T) {
+func TestImport_ReachesSeasonBeingLoaded(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 3)
@@ -481,7 +481,7 @@ func (l *slowLog) histories(ctx context.Context, users []accounts.ID) (map[accou
 }
 
 // The record does not exist when the import is applied, and the later write has data from before it.
-func TestARecordThatWasReadBeforeAnImportDoesNotHideIt(t *testing.T) {
+func TestImport_NotHiddenByRecordReadBefore(t *testing.T) {
 	t.Parallel()
 	for name, load := range map[string]func(context.Context, *world, records.Key) error{
 		"a load": func(ctx context.Context, w *world, k records.Key) error {
@@ -528,7 +528,7 @@ func TestARecordThatWasReadBeforeAnImportDoesNotHideIt(t *testing.T) {
 }
 
 // A wait for Redis must not use up the tries of a message.
-func TestWhileRedisIsAwayAnImportsNewsWait(t *testing.T) {
+func TestImport_WaitsForRedisWithoutUsingTries(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))

@@ -38,7 +38,7 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // Unknown names of keys from an attacker do not cause one fetch after the other.
-func TestKeysThatNobodyKnowsAreFetchedOnceInAWhile(t *testing.T) {
+func TestKeys_UnknownAreFetchedRarely(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		_, private, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
@@ -173,7 +173,7 @@ func TestANewKeyIsWaitedFor(t *testing.T) {
 }
 
 // Constant requests with a deleted key do not prevent the fetch of a new one.
-func TestAKeyThatIsGoneHidesNoNewOne(t *testing.T) {
+func TestKeys_DeletedDoesNotBlockNew(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := begin(t, time.Second/2)
 		b.show("gone") // this causes the present fetch
@@ -216,7 +216,7 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-func TestANodeStartsWhileTheKeysCannotBeFetched(t *testing.T) {
+func TestKeys_FailedFetchDoesNotStopStart(t *testing.T) {
 	lines := &logtest.Buffer{}
 	cfg := settings()
 	cfg.JWKSURL = "http://127.0.0.1:1/jwks.json"

@@ -254,7 +254,7 @@ func (w *world) shown(user accounts.ID, id ID) Shown {
 	return sh
 }
 
-func TestAStreamIsPublishedByOneAndWatchedByWhoeverMay(t *testing.T) {
+func TestStream_OnePublisherAndAllowedViewers(t *testing.T) {
 	w := single(t, nil)
 	ctx := t.Context()
 	ann, bob := w.person(), w.person()
@@ -327,7 +327,7 @@ func TestAStreamIsPublishedByOneAndWatchedByWhoeverMay(t *testing.T) {
 	})
 }
 
-func TestNewKeysEndTheSessionsOfTheOldOnesOnAllNodes(t *testing.T) {
+func TestRotateKeys_EndsSessionsOnAllNodes(t *testing.T) {
 	w := single(t, nil)
 	far := w.neighbour(nil)
 	ann := w.person()
@@ -360,7 +360,7 @@ func TestNewKeysEndTheSessionsOfTheOldOnesOnAllNodes(t *testing.T) {
 }
 
 // A worker checks an operator's orders once a second, and a script is faster.
-func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
+func TestOperator_StopAndRotateBothApply(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	st, keys := w.made(ann, Update{Access: to(Open)})
@@ -442,7 +442,7 @@ func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
 	asleep.sees("pictures of the second one", after)
 }
 
-func TestALeaseThatRedisHasForgottenIsTakenAgain(t *testing.T) {
+func TestLease_LostInRedisIsReacquired(t *testing.T) {
 	w := single(t, func(s *Service) { s.every = 50 * time.Millisecond })
 	ann := w.person()
 	st, keys := w.made(ann, Update{})
@@ -464,7 +464,7 @@ func TestALeaseThatRedisHasForgottenIsTakenAgain(t *testing.T) {
 }
 
 // A recovering Redis may be so slow at first that its reply is lost: the node has the lease, and does not know it.
-func TestALeaseThatItsNodeDoesNotKnowOfSendsNoPublisherAway(t *testing.T) {
+func TestLease_UnknownToNodeKeepsPublisher(t *testing.T) {
 	w := single(t, func(s *Service) { s.life, s.every = time.Second, time.Hour })
 	ctx := t.Context()
 	st, keys := w.made(w.person(), Update{})
@@ -481,7 +481,7 @@ func TestALeaseThatItsNodeDoesNotKnowOfSendsNoPublisherAway(t *testing.T) {
 	})
 }
 
-func TestAPublisherWhoseNodeDiedIsNotLive(t *testing.T) {
+func TestStream_OfDeadNodeIsNotLive(t *testing.T) {
 	w := single(t, func(s *Service) { s.life, s.every = 400*time.Millisecond, time.Hour })
 	ann := w.person()
 	st, keys := w.made(ann, Update{Access: to(Open)})
@@ -502,7 +502,7 @@ func TestAPublisherWhoseNodeDiedIsNotLive(t *testing.T) {
 	}
 }
 
-func TestViewersOfADeadNodeCountForHalfAMinute(t *testing.T) {
+func TestViewers_OfDeadNodeCountForHalfMinute(t *testing.T) {
 	w := single(t, nil)
 	st, _ := w.made(w.person(), Update{})
 	now := w.bus.Time()
@@ -606,7 +606,7 @@ func TestEachRecordingIsReachedByCursors(t *testing.T) {
 	w.fails("another list's cursor", err, ErrCursor)
 }
 
-func TestANodeThatStartsReadsWhatIsLive(t *testing.T) {
+func TestStart_ReadsLiveStreams(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	var list []ID
@@ -636,7 +636,7 @@ func TestANodeThatStartsReadsWhatIsLive(t *testing.T) {
 }
 
 // Storing a recording takes time if the storage is slow, and the stream has no publisher or viewer meanwhile.
-func TestARecordingThatIsBeingStoredHasNoPlaceOfTheNode(t *testing.T) {
+func TestRecording_BeingStoredUsesNoSession(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.Sessions = 1 })
 	w.files.gate = make(chan struct{})
 	ann := w.person()
@@ -688,7 +688,7 @@ func TestARecordingIsStoredOnce(t *testing.T) {
 }
 
 // A stopping node waits less than its ten seconds for running uploads, and does not treat an error then as permanent.
-func TestANodeThatStopsLeavesWhatIsBeingStored(t *testing.T) {
+func TestStop_LeavesRecordingBeingStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, func(s *Service) { s.cfg.UDP = Off })
 		ann := w.person()
@@ -714,7 +714,7 @@ func TestANodeThatStopsLeavesWhatIsBeingStored(t *testing.T) {
 }
 
 // A recording that begins right after a node's start is not treated as one of an earlier process.
-func TestARecordingThatBeginsAtOnceIsNoLeftover(t *testing.T) {
+func TestRecording_AfterStartIsNoLeftover(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	st, keys := w.made(ann, Update{Record: to(true)})
@@ -742,7 +742,7 @@ func TestARecordingThatBeginsAtOnceIsNoLeftover(t *testing.T) {
 }
 
 // Nodes may share a data folder. A node's running recording is not a leftover for the others.
-func TestANodeThatStartsLeavesTheRecordingsOfOthersAlone(t *testing.T) {
+func TestStart_IgnoresRecordingsOfOtherNodes(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	st, keys := w.made(ann, Update{Record: to(true)})
@@ -790,7 +790,7 @@ func TestAViewerEndsNoPublisher(t *testing.T) {
 	}
 }
 
-func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
+func TestTicket_EndsByTimeAndRotation(t *testing.T) {
 	w := single(t, nil)
 	ctx := t.Context()
 	ann, bob := w.person(), w.person()
@@ -926,7 +926,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 }
 
 // A school, or all users of a mobile network, may be one client network.
-func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
+func TestViewers_CountedByUserOrClientNetwork(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.MaxFrom = 1 })
 	a := web.New(web.Config{Auth: keyed{w.Service}, Limiter: ratelimit.New(w.redis)})
 	w.Routes(a)
@@ -982,7 +982,7 @@ func (k keyed) Authenticate(ctx context.Context, token string) (web.Caller, erro
 }
 
 // A bearer of a room's ticket who uses up its limits does not affect the publisher, other viewers or other nodes.
-func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
+func TestLimits_PerTokenKindAndClientNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, func(s *Service) { s.cfg.UDP = Off })
 		ann := w.person()
@@ -1098,7 +1098,7 @@ func TestANodeWithoutItsPortDoesTheRest(t *testing.T) {
 	w.shown(ann, st.ID)
 }
 
-func TestAPortThatIsFreeLaterIsOpenedThen(t *testing.T) {
+func TestEngine_OpensPortOnceFree(t *testing.T) {
 	other, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -1114,7 +1114,7 @@ func TestAPortThatIsFreeLaterIsOpenedThen(t *testing.T) {
 	w.must(err)
 }
 
-func TestARedisThatIsFullKeepsAStreamOnAir(t *testing.T) {
+func TestStream_SurvivesFullRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s, id := &redisStore{redistest.Open(t, server.URL)}, ids.New[Stream]()
@@ -1138,7 +1138,7 @@ func TestARedisThatIsFullKeepsAStreamOnAir(t *testing.T) {
 }
 
 // The response with the keys is lost, and the client retries.
-func TestTriesOfOneRequestMakeOneStreamAndTheLastKeysAreGood(t *testing.T) {
+func TestCreate_RetryReturnsSameStreamWithNewKeys(t *testing.T) {
 	w := single(t, nil)
 	ctx := t.Context()
 	ann, id := w.person(), ids.New[Stream]()

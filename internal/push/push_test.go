@@ -47,7 +47,7 @@ func TestOnlyPublicAddressesAreDialled(t *testing.T) {
 }
 
 // The address of a host name is checked when it is dialled.
-func TestAnEndpointInAPrivateNetworkIsNeverReached(t *testing.T) {
+func TestEndpoint_InPrivateNetworkIsNotDialled(t *testing.T) {
 	reached := new(atomic.Int32)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer server.Close()
@@ -77,7 +77,7 @@ func TestAnEndpointInAPrivateNetworkIsNeverReached(t *testing.T) {
 	}
 }
 
-func TestTheContactIsTheOperatorsOrThePageOrWhoSendsMails(t *testing.T) {
+func TestContact_IsSettingOrPageOrMailSender(t *testing.T) {
 	for _, tt := range []struct{ contact, page, sender, want string }{
 		{"a@b.example", "https://stoa.example", "no-reply@example.org", "a@b.example"},
 		{"mailto:a@b.example", "", "", "a@b.example"},
@@ -134,7 +134,7 @@ func TestTheKeysFollowFromSeedAndSecretAlone(t *testing.T) {
 	}
 }
 
-func TestAHostRestsNoLongerForAClockThatWasAhead(t *testing.T) {
+func TestHost_FastClockDoesNotExtendRest(t *testing.T) {
 	h, now := hosts{until: map[string]time.Time{}}, time.Now()
 	h.pause("a", now.Add(8*time.Hour), pauseTime)
 	until, resting := h.pausedUntil("a", now)
@@ -146,7 +146,7 @@ func TestAHostRestsNoLongerForAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-func TestARestingHostIsTriedByOneAtFirst(t *testing.T) {
+func TestHost_RestingIsRetriedByOnePush(t *testing.T) {
 	h, now := hosts{until: map[string]time.Time{}}, time.Now()
 	if _, resting := h.pausedUntil("a", now); resting {
 		t.Error("a host that nobody knows rests")
@@ -180,7 +180,7 @@ func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Pushes that wait for a hanging host are retried together with those that timed out.
-func TestAHostThatHangsHoldsUpABatchOnce(t *testing.T) {
+func TestHost_HangingDelaysBatchOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
 		host := &hanging{}
@@ -391,7 +391,7 @@ func (w *world) wants(what, want string) {
 	}
 }
 
-func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
+func TestFollower_KilledLosesAndRepeatsNone(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann, bob := w.member(conv), w.member(conv)
@@ -432,8 +432,8 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 	})
 }
 
-// TestTheMarkMovesOnlyOnceThePushesAreQueued checks that the next node repeats a check that failed or was not complete.
-func TestTheMarkMovesOnlyOnceThePushesAreQueued(t *testing.T) {
+// TestMark_MovesAfterPushesAreQueued checks that the next node repeats a check that failed or was not complete.
+func TestMark_MovesAfterPushesAreQueued(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann := w.member(conv)
@@ -467,9 +467,9 @@ func TestTheMarkMovesOnlyOnceThePushesAreQueued(t *testing.T) {
 	})
 }
 
-// TestALookThatIsCutOffIsGoneOnWith checks that no part of an interrupted check is repeated, however often it is
+// TestFollower_ResumesInterruptedCheck checks that no part of an interrupted check is repeated, however often it is
 // interrupted.
-func TestALookThatIsCutOffIsGoneOnWith(t *testing.T) {
+func TestFollower_ResumesInterruptedCheck(t *testing.T) {
 	ahead := new(atomic.Int64)
 	w := newWorld(t, sqldbtest.SQLite(t, func(c *sqldb.Config) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -498,8 +498,8 @@ func TestALookThatIsCutOffIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// TestAMarkOfAClockThatWasAheadHoldsUpNoPush checks a mark of this node and one of another node.
-func TestAMarkOfAClockThatWasAheadHoldsUpNoPush(t *testing.T) {
+// TestMark_FastClockDelaysNoPush checks a mark of this node and one of another node.
+func TestMark_FastClockDelaysNoPush(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann := w.member(conv)
@@ -530,9 +530,9 @@ func TestAMarkOfAClockThatWasAheadHoldsUpNoPush(t *testing.T) {
 	})
 }
 
-// TestAClockThatWasAheadHoldsUpNoChat checks a chat that got a push meanwhile. Its next push comes at once, and later
+// TestChat_FastClockDelaysNoPush checks a chat that got a push meanwhile. Its next push comes at once, and later
 // ones wait.
-func TestAClockThatWasAheadHoldsUpNoChat(t *testing.T) {
+func TestChat_FastClockDelaysNoPush(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		w.member(conv)
@@ -557,8 +557,8 @@ func TestAClockThatWasAheadHoldsUpNoChat(t *testing.T) {
 	})
 }
 
-// TestAClockThatWasAheadPutsNoPushOff checks a push with a delay.
-func TestAClockThatWasAheadPutsNoPushOff(t *testing.T) {
+// TestPush_FastClockDelaysNoDelivery checks a push with a delay.
+func TestPush_FastClockDelaysNoDelivery(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ahead := new(atomic.Int64)
 		w := newWorld(t, sqldbtest.SQLite(t, func(c *sqldb.Config) {
@@ -597,8 +597,8 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }
 
-// TestOnlyWhatThePushServiceSaysIsGoneIsDeleted checks that other responses do not change a subscription.
-func TestOnlyWhatThePushServiceSaysIsGoneIsDeleted(t *testing.T) {
+// TestSend_DeletesOnlyGoneSubscriptions checks that other responses do not change a subscription.
+func TestSend_DeletesOnlyGoneSubscriptions(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
 	conv := w.conversation()
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
@@ -687,7 +687,7 @@ func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
 	})
 }
 
-func TestACommitThatCameLateIsFoundByTheDeepLook(t *testing.T) {
+func TestDeepCheck_FindsLateCommit(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann := w.member(conv)
@@ -703,7 +703,7 @@ func TestACommitThatCameLateIsFoundByTheDeepLook(t *testing.T) {
 	})
 }
 
-func TestWhoIsOnLineIsToldOnceTheConnectionIsKnownToBeDead(t *testing.T) {
+func TestPush_SentOnceConnectionIsDead(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann, bob := w.member(conv), w.member(conv)
@@ -728,9 +728,9 @@ func TestWhoIsOnLineIsToldOnceTheConnectionIsKnownToBeDead(t *testing.T) {
 	})
 }
 
-// TestADeepLookLeavesOutWhereNobodyIsLeftToTell checks that a deep check reads only the chats with a member who seemed
+// TestDeepCheck_SkipsChatsWithoutReceivers checks that a deep check reads only the chats with a member who seemed
 // online.
-func TestADeepLookLeavesOutWhereNobodyIsLeftToTell(t *testing.T) {
+func TestDeepCheck_SkipsChatsWithoutReceivers(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		quiet, open := w.conversation(), w.conversation()
 		ann, bob := w.member(quiet), w.member(open)
@@ -764,7 +764,7 @@ func TestADeepLookLeavesOutWhereNobodyIsLeftToTell(t *testing.T) {
 	})
 }
 
-func TestWhoHasReadOrMutedOrWantsNoneIsNotTold(t *testing.T) {
+func TestPush_SkipsReadMutedAndOff(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		read, got, muted, left, off, ann := w.member(conv), w.member(conv), w.member(conv), w.member(conv), w.member(conv), w.member(conv)
@@ -781,7 +781,7 @@ func TestWhoHasReadOrMutedOrWantsNoneIsNotTold(t *testing.T) {
 }
 
 // Members are read by pages, and a conversation with more than a page of members gets all pushes.
-func TestManyMembersAreAllTold(t *testing.T) {
+func TestPush_ReachesAllOfManyMembers(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
 	conv := w.conversation()
 	var all []accounts.ID
@@ -794,9 +794,9 @@ func TestManyMembersAreAllTold(t *testing.T) {
 	w.wants("a message", names(all...))
 }
 
-// TestALookReadsEachMemberOnce checks that the next page does not read the former ones again, with any number of
+// TestFollower_ReadsEachMemberOnce checks that the next page does not read the former ones again, with any number of
 // members. MariaDB counts the rows.
-func TestALookReadsEachMemberOnce(t *testing.T) {
+func TestFollower_ReadsEachMemberOnce(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 }), new(atomic.Int64), false)
 	const conversations, each = 3, 4 * membersPerStatement
 	for range conversations {
@@ -824,7 +824,7 @@ func TestALookReadsEachMemberOnce(t *testing.T) {
 }
 
 // The hook of a backend with its own pushes also gets users without a subscription.
-func TestTheHookIsToldOfWhoIsAway(t *testing.T) {
+func TestHook_GetsOfflineUsers(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann := w.member(conv)
@@ -851,8 +851,8 @@ func TestTheHookIsToldOfWhoIsAway(t *testing.T) {
 	})
 }
 
-// TestTwoSettingsThatChangeAtOnceAreBothKept checks that neither change overwrites the other with an older value.
-func TestTwoSettingsThatChangeAtOnceAreBothKept(t *testing.T) {
+// TestSettings_ConcurrentChangesBothApply checks that neither change overwrites the other with an older value.
+func TestSettings_ConcurrentChangesBothApply(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		for range 30 {
 			user := ids.New[accounts.User]()
@@ -917,8 +917,8 @@ func TestAMentionIsPushedOnce(t *testing.T) {
 	})
 }
 
-// TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed checks that a user who seemed online is rechecked once.
-func TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed(t *testing.T) {
+// TestNotice_PushedWhileLastDeviceDisconnects checks that a user who seemed online is rechecked once.
+func TestNotice_PushedWhileLastDeviceDisconnects(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		ann := w.member(w.conversation())
 		w.exec("DELETE FROM push_subscriptions")
@@ -946,8 +946,8 @@ func TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed(t *testing.T) {
 	})
 }
 
-// TestABatchIsLookedUpAtOnce checks that a batch has as many statements as one push; MariaDB counts them.
-func TestABatchIsLookedUpAtOnce(t *testing.T) {
+// TestBatch_NeedsStatementsOfOnePush checks that a batch has as many statements as one push; MariaDB counts them.
+func TestBatch_NeedsStatementsOfOnePush(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), new(atomic.Int64), true)
 	conv := w.conversation()
 	var jobs []job
@@ -981,7 +981,7 @@ func TestABatchIsLookedUpAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsForgottenIsOldOrOfNoDeviceAnyMore(t *testing.T) {
+func TestCleanup_DeletesOldAndOrphanedSubscriptions(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		conv := w.conversation()

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestKeysAreKeptInSQLAsTheyAreMade(t *testing.T) {
+func TestAdmin_CreatesAndListsKeys(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
@@ -84,7 +84,7 @@ func TestKeysAreKeptInSQLAsTheyAreMade(t *testing.T) {
 
 // Callers who come while SQL takes its time, or does not answer, wait for one look at it and not
 // each for their own.
-func TestManyCallersWaitForOneLookAtSlowSQL(t *testing.T) {
+func TestKeys_ConcurrentCallersShareOneRead(t *testing.T) {
 	for name, fault := range map[string]error{"slow": nil, "away": ErrStore} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {

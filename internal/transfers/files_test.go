@@ -86,7 +86,7 @@ func (w *world) drop(id ID) {
 
 // While the storage does not respond, a recall of the last message does not wait for it. Other users would see the
 // message meanwhile.
-func TestNobodyWaitsForTheStorageToGiveUpAFile(t *testing.T) {
+func TestRecall_DoesNotWaitForStorage(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		up := w.put("a.bin", random(testChunk+1))
 		w.keep(up.ID)
@@ -122,7 +122,7 @@ func (w *world) served(link api.FileLink, err error) (Served, []byte, error) {
 	return f, b, nil
 }
 
-func TestAnUploadForMessagesTellsWhatItIs(t *testing.T) {
+func TestUpload_ForMessagesReturnsKind(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		for name, tc := range map[string]struct {
 			data []byte
@@ -166,7 +166,7 @@ func bomb(t testing.TB) []byte {
 	return b
 }
 
-func TestWhoMayFetchAFileForMessages(t *testing.T) {
+func TestLink_ForReadersOfMessage(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.Serve(seenBy{w.users[1]: true})
 		data := photo(t, 400, 100)
@@ -225,7 +225,7 @@ func TestWhoMayFetchAFileForMessages(t *testing.T) {
 	})
 }
 
-func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
+func TestFile_DeletedWithLastMessage(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		kept, dropped, unused, late := w.put("kept", random(10)), w.put("dropped", photo(t, 100, 100)), w.put("unused", photo(t, 50, 50)), w.put("late", random(20))
 		w.keep(kept.ID)
@@ -275,7 +275,7 @@ func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
 }
 
 // A message that takes a file in the moment of its expiry gets all of it or nothing.
-func TestAFileIsNotTakenAndRemovedAtOnce(t *testing.T) {
+func TestFile_ExpiryAndAttachExcludeEachOther(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		for range 10 {
 			up := w.put("file", random(100))
@@ -306,7 +306,7 @@ func TestAFileIsNotTakenAndRemovedAtOnce(t *testing.T) {
 }
 
 // The job that expires files has read a file's row before a message takes the file.
-func TestAFileThatIsTakenAtTheLastMomentStays(t *testing.T) {
+func TestFile_AttachedBeforeExpiryStays(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		up := w.put("file", random(100))
 		w.keep(up.ID)
@@ -320,7 +320,7 @@ func TestAFileThatIsTakenAtTheLastMomentStays(t *testing.T) {
 	})
 }
 
-func TestNoMessageHasAFileThatNobodyHasScanned(t *testing.T) {
+func TestMessage_RefusesUnscannedFile(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		w.scanner = during(func() {})
 		up := w.put("x.png", photo(t, 10, 10))
@@ -340,7 +340,7 @@ func TestNoMessageHasAFileThatNobodyHasScanned(t *testing.T) {
 	})
 }
 
-func TestWhatANodeDidNotFinishAnotherDoes(t *testing.T) {
+func TestFinish_CompletedByAnotherNode(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := photo(t, 400, 300)
 		t1, err := w.Offer(t.Context(), w.users[0], Offer{Name: "x", Size: int64(len(data))})
@@ -392,7 +392,7 @@ func TestAFileThatTwoFinishIsSound(t *testing.T) {
 	})
 }
 
-func TestOnlyItsSenderIsToldOfAnUpload(t *testing.T) {
+func TestUpload_EventsGoToSenderOnly(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		mine, theirs := w.listen(0), w.listen(1)
 		w.put("x", random(10))
@@ -496,7 +496,7 @@ func (c *cutting) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // A node that is stopped while it stores its own file leaves the stored bytes for the next one, which stores the rest.
-func TestWhatTheServerStoresGoesOnWhereItWasCutOff(t *testing.T) {
+func TestServerFile_ResumesAfterInterruption(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		w.Serve(seenBy{})
 		data := random(4 * testChunk)
@@ -560,7 +560,7 @@ func (w *world) charged() (files, size int) {
 	return files, size
 }
 
-func TestWhatTheServerStoresGoesOnAfterAFaultOfTheStorage(t *testing.T) {
+func TestServerFile_ResumesAfterStorageFault(t *testing.T) {
 	inBubble(t, Settings{Open: 2}, func(t *testing.T, w *world) {
 		data, first := random(4*testChunk), ids.New[Transfer]()
 		w.storage.after = func(kept int) {
@@ -592,7 +592,7 @@ func TestWhatTheServerStoresGoesOnAfterAFaultOfTheStorage(t *testing.T) {
 }
 
 // A node dies, or its storage fails, after all bytes are stored and before the file is finished.
-func TestWhatTheServerStoresIsKeptAsLongAsItWasToBe(t *testing.T) {
+func TestServerFile_KeepsItsExpiry(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data, id := photo(t, 400, 300), ids.New[Transfer]()
 		parts := (len(data) + testChunk - 1) / testChunk
@@ -624,7 +624,7 @@ func TestWhatTheServerStoresIsKeptAsLongAsItWasToBe(t *testing.T) {
 }
 
 // A request of a few kilobytes must not cause thousands of requests to the storage.
-func TestARequestForVeryManyRangesGetsTheWholeFile(t *testing.T) {
+func TestDownload_TooManyRangesReturnsWholeFile(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(3 * testChunk)
 		w.Serve(seenBy{})

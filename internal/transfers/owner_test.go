@@ -37,7 +37,7 @@ func (w *world) swept() (removed int, err error) {
 	return removed, nil
 }
 
-func TestADatabaseDoesNotSweepTheStorageOfAnother(t *testing.T) {
+func TestSweep_RefusesStorageOfAnotherDatabase(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		if _, err := w.sweep(t.Context()); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestADatabaseDoesNotSweepTheStorageOfAnother(t *testing.T) {
 }
 
 // A restored database has no rows of files that are newer than its backup.
-func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
+func TestSweep_RestoredDatabaseDeletesNoNewerFile(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		sweep := func(want error) {
 			t.Helper()
@@ -89,7 +89,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 }
 
 // A sweep may end at any step: the next one still accepts the storage.
-func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
+func TestSweep_InterruptedStaysOwner(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s storage.Storage) {
 		w := &Service{sql: &sqlStore{sqldbtest.Engine{Name: "sqlite"}.Open(t)}, storage: s}
 		away := errors.New("away")

@@ -48,7 +48,7 @@ func (w *world) wantCut(what string, h *hanging, want error) {
 }
 
 // A hanging upload gives its place to a newer one of its transfer. Its bytes count, as after any interruption.
-func TestTheNewestUploadOfATransferTakesOver(t *testing.T) {
+func TestPlaces_NewestUploadReplacesHangingOne(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(3 * testChunk)
 		id := w.begin(data).ID
@@ -129,7 +129,7 @@ func TestAUserHasSoManyUploadsAtOnce(t *testing.T) {
 }
 
 // If a user has no free place, a transfer without an upload takes the place of one with two.
-func TestAnUploadTakesThePlaceOfTheOlderOneOfAnotherTransfer(t *testing.T) {
+func TestPlaces_UploadReplacesSecondOfOtherTransfer(t *testing.T) {
 	inBubble(t, Settings{Open: 3}, func(t *testing.T, w *world) {
 		data := random(10)
 		twice, once, none := w.begin(data).ID, w.begin(data).ID, w.begin(data).ID
@@ -148,7 +148,7 @@ func TestAnUploadTakesThePlaceOfTheOlderOneOfAnotherTransfer(t *testing.T) {
 }
 
 // Parts of a piece with a checksum are stored before they count, for at most two requests of a transfer.
-func TestPiecesWithAChecksumDoNotFillTheStorage(t *testing.T) {
+func TestChecksumPieces_AreLimitedPerTransfer(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(4 * testChunk)
 		id := w.begin(data).ID

@@ -115,7 +115,7 @@ func TestAScannerDecides(t *testing.T) {
 }
 
 // The address of a scanner may have a secret, which must not be in errors.
-func TestAScannerThatIsAwayIsToldOfWithoutItsAddress(t *testing.T) {
+func TestScan_ErrorOmitsAddress(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
 	s := newScanner(away.URL + "/?key=hidden")
@@ -141,7 +141,7 @@ func (e early) scan(_ context.Context, _ *Transfer, content io.Reader) (bool, er
 	return false, nil
 }
 
-func TestAFileIsNotReadAnyMoreOnceTheScannerHasAnswered(t *testing.T) {
+func TestScan_StopsReadingAfterResponse(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		read := make(chan error, 1)
 		w.scanner = early(func(content io.Reader) {
@@ -164,7 +164,7 @@ func TestAFileIsNotReadAnyMoreOnceTheScannerHasAnswered(t *testing.T) {
 	})
 }
 
-func TestAFileThatIsCancelledWhileItIsScannedStaysSo(t *testing.T) {
+func TestScan_CancelledFileStaysCancelled(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(testChunk + 1)
 		id := w.begin(data).ID
@@ -213,7 +213,7 @@ func within(ctx context.Context, d time.Duration) (bool, error) {
 	}
 }
 
-func TestAScanMayTakeAsLongAsTheSettingSays(t *testing.T) {
+func TestScan_TimeoutIsSetting(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		w.scanner = judge(func(ctx context.Context, _ *Transfer) (bool, error) { return within(ctx, w.cfg.ScanTime-time.Second) })
 		data := random(testChunk + 1)
@@ -229,7 +229,7 @@ func TestAScanMayTakeAsLongAsTheSettingSays(t *testing.T) {
 }
 
 // Any number of files that make the scanner hang or fail, for any time, delays neither present nor later files.
-func TestAFileThatCannotBeScannedKeepsNoOtherWaiting(t *testing.T) {
+func TestScan_FailingFilesDelayNoOther(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files int
 		scan  judge
@@ -292,7 +292,7 @@ func TestScan_SendersTakeTurns(t *testing.T) {
 
 // A file without a scan result delays only itself. If it is sent while there is nothing else to scan, later files do
 // not wait for a minute.
-func TestAFileOfWhichTheScannerCannotTellPutsOffNoOther(t *testing.T) {
+func TestScan_FileWithoutResultDelaysOnlyItself(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		var tries atomic.Int64
 		w.scanner = judge(func(_ context.Context, of *Transfer) (bool, error) {
@@ -320,7 +320,7 @@ func TestAFileOfWhichTheScannerCannotTellPutsOffNoOther(t *testing.T) {
 }
 
 // A panic of a picture decoder is a failure of this file, and does not end the node.
-func TestAFileOnWhichItPanicsIsNotTheEndOfTheNode(t *testing.T) {
+func TestFinish_PanicFailsOnlyTheFile(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		w.scanner = judge(func(_ context.Context, of *Transfer) (bool, error) {
 			if of.Name == "good" {
@@ -340,7 +340,7 @@ func TestAFileOnWhichItPanicsIsNotTheEndOfTheNode(t *testing.T) {
 	})
 }
 
-func TestAStorageOfManyPartsIsSweptAsAWhole(t *testing.T) {
+func TestSweep_CoversManyParts(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		lost, err := w.storage.Create(t.Context(), newPart(ids.New[Transfer](), 0, w.db.Now()).name) // of a node that died
 		w.must(err)

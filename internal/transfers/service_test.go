@@ -22,7 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestAFileGoesFromOneUserToAnother(t *testing.T) {
+func TestTransfer_FromOfferToDownload(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		sender, receiver := w.listen(0), w.listen(1)
 		data := random(5*testChunk + 17)
@@ -57,7 +57,7 @@ func TestAFileGoesFromOneUserToAnother(t *testing.T) {
 }
 
 // The state of SHA-256 resumes with the bytes, on any node.
-func TestAnUploadGoesOnWhereItStood(t *testing.T) {
+func TestUpload_ResumesWithChecksum(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		other := w.neighbour()
 		nodes := []*world{w, other}
@@ -79,7 +79,7 @@ func TestAnUploadGoesOnWhereItStood(t *testing.T) {
 	})
 }
 
-func TestAnUploadElsewhereThanItStandsIsRefused(t *testing.T) {
+func TestUpload_RefusesWrongOffset(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(3 * testChunk)
 		id := w.begin(data).ID
@@ -153,7 +153,7 @@ func TestUploadsAtOnceDoNotMix(t *testing.T) {
 }
 
 // A stalled request has no lock. Another one continues, and the bytes of the first one do not count later.
-func TestAStalledUploadKeepsNobodyFromGoingOn(t *testing.T) {
+func TestUpload_StalledDoesNotBlockResume(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data, evil := random(3*testChunk), random(3*testChunk)
 		id := w.begin(data).ID
@@ -226,7 +226,7 @@ func TestAPieceWithAnotherSumCountsForNothing(t *testing.T) {
 }
 
 // After a node dies, the upload resumes from the last whole chunk, and the sweep finds the parts that the node left.
-func TestAfterANodesDeathTheUploadGoesOnFromTheLastWholeChunk(t *testing.T) {
+func TestUpload_ResumesAtLastWholeChunkAfterCrash(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(6 * testChunk)
 		id := w.begin(data).ID
@@ -282,7 +282,7 @@ func TestALineThatStoodStillIsCut(t *testing.T) {
 }
 
 // A part that is older than the sweep allows does not count.
-func TestAPartThatTookTooLongDoesNotCount(t *testing.T) {
+func TestUpload_OldPartDoesNotCount(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2 * testChunk)
 		id := w.begin(data).ID
@@ -301,7 +301,7 @@ func TestAPartThatTookTooLongDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestAStorageThatIsFullOrAwayLeavesNothing(t *testing.T) {
+func TestUpload_FailedStorageLeavesNothing(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(4 * testChunk)
 		id := w.begin(data).ID
@@ -349,7 +349,7 @@ func TestSmallPiecesComeToAnEnd(t *testing.T) {
 	})
 }
 
-func TestWhoMaySend(t *testing.T) {
+func TestOffer_Permissions(t *testing.T) {
 	for _, from := range []string{"friends", "everybody"} {
 		t.Run(from, func(t *testing.T) {
 			inBubble(t, Settings{From: from}, func(t *testing.T, w *world) {
@@ -476,7 +476,7 @@ func TestADayAllowsSoMuch(t *testing.T) {
 	})
 }
 
-func TestWhatNobodyFinishesExpires(t *testing.T) {
+func TestTransfer_UnfinishedExpires(t *testing.T) {
 	eachEngine(t, Settings{OfferFor: time.Hour, IdleFor: 2 * time.Hour, KeepFor: 181 * time.Minute}, func(t *testing.T, w *world) {
 		data := random(2*testChunk + 1)
 		offered, going, done := w.offer(data), w.begin(data), w.begin(data)
@@ -613,7 +613,7 @@ func TestNothingIsLeftOfAnErasedUser(t *testing.T) {
 	})
 }
 
-func TestProgressIsToldTenTimesASecondAtMost(t *testing.T) {
+func TestProgress_AtMostTenEventsPerSecond(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(10 * testChunk)
 		id := w.begin(data).ID
@@ -648,7 +648,7 @@ func TestProgressIsToldTenTimesASecondAtMost(t *testing.T) {
 	})
 }
 
-func TestRedisKnowsHowFarAnUploadHasComeAndIsNotNeeded(t *testing.T) {
+func TestProgress_WorksWithoutRedis(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(4 * testChunk)
 		id := w.begin(data).ID

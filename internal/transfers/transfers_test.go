@@ -72,7 +72,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-func TestALinkIsGoodForItsFileItsUserAndItsTime(t *testing.T) {
+func TestLink_ValidForFileUserAndTime(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(100)
 		id := w.begin(data).ID

@@ -43,7 +43,7 @@ func TestConsume_RechecksTheCode(t *testing.T) {
 	})
 }
 
-func TestCheck_KnownHouseholdHasItsOwnTries(t *testing.T) {
+func TestCheck_KnownNetworkHasItsOwnTries(t *testing.T) {
 	eachEngine(t, func(t *testing.T, w *world) {
 		const home, elsewhere = "192.0.2.1", "203.0.113.1"
 		p := to("ann@example.org", ForResetPassword)
@@ -159,7 +159,7 @@ func TestLimits_NetworkHasATenth(t *testing.T) {
 }
 
 // A limit that allows a client network many codes, such as a school, also allows it as many mistakes.
-func TestLimits_NetworkHasAtLeastAHousehold(t *testing.T) {
+func TestLimits_WiderNetworkAllowsAtLeastOneClientNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerClientNet: 50, All: 10_000, Wrong: 100})
 		for i, want := range []error{nil, ErrSuspended} {

@@ -360,7 +360,7 @@ var scenarios = []scenario{{
 
 var update = flag.Bool("update", false, "write the table of docs/checkin-hazards.md")
 
-func TestTheOriginFallsIntoEachHoleAndStoaIntoNone(t *testing.T) {
+func TestHazards_OriginFailsAllAndStoaNone(t *testing.T) {
 	results := make([][2]string, len(scenarios))
 	// A group of its own, so that all are done when it ends.
 	t.Run("holes", func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-func TestARecordTellsAWeekOverNewYear(t *testing.T) {
+func TestRecord_HasWeekOverNewYear(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 2000 {
@@ -36,7 +36,7 @@ func TestARecordTellsAWeekOverNewYear(t *testing.T) {
 	}
 }
 
-func TestABoardThatThereIsNotIsTheCallersMistake(t *testing.T) {
+func TestBoard_UnknownIsCallersError(t *testing.T) {
 	t.Parallel()
 	for _, bad := range [][2]string{{"best", ""}, {"streak", "2026-11"}, {"week", "2026-11"}, {"week", "2026-W48"}, {"week", "2025-W53"}, {"week", "2026-W1"},
 		{"month", "2026-W47"}, {"month", "2026-13"}, {"month", "2026-12"}, {"month", "2026-00"}, {"month", "2026-11 "}, {"month", "2026-01"}, {"week", "9999-W99"}} {

@@ -45,7 +45,7 @@ var aWeek = WeekOf(civil.DayOf(2026, 11, 20))
 
 func valued(n int) []sqlRow { return []sqlRow{sqlRowOf(n, time.Now(), accounts.ID{})} }
 
-func TestStandingsAreTakenOnceForAllAndWhoLeavesDoesNotEndThem(t *testing.T) {
+func TestStandings_SharedByCallersAndSurviveCancel(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		f, taken := slowly(t, 20*time.Second, func(n int) ([]sqlRow, error) { return valued(n), nil })
@@ -70,7 +70,7 @@ func TestStandingsAreTakenOnceForAllAndWhoLeavesDoesNotEndThem(t *testing.T) {
 	})
 }
 
-func TestNewStandingsAreTakenWhileTheOldOnesAnswer(t *testing.T) {
+func TestStandings_OldServeWhileNewLoad(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		f, taken := slowly(t, time.Second, func(n int) ([]sqlRow, error) { return valued(n), nil })
@@ -97,7 +97,7 @@ func TestNewStandingsAreTakenWhileTheOldOnesAnswer(t *testing.T) {
 	})
 }
 
-func TestTheDeadLeaveStandingsAtTheirMidnight(t *testing.T) {
+func TestStandings_DeadStreaksLeaveAtMidnight(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 14*time.Minute + 50*time.Second)))
@@ -122,7 +122,7 @@ func TestTheDeadLeaveStandingsAtTheirMidnight(t *testing.T) {
 	})
 }
 
-func TestStandingsThatFailAreTakenAgain(t *testing.T) {
+func TestStandings_FailedLoadIsRetried(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		away := errors.New("away")
@@ -167,7 +167,7 @@ func (r *reading) read(ctx context.Context, fn func([]Placement) error) error {
 
 func total(n int) []Placement { return []Placement{{Score: streak.Score{Total: n}}} }
 
-func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
+func TestPlaces_ConcurrentCallersShareAPass(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		r := &reading{began: make(chan struct{}, 9), some: make(chan []Placement), err: errors.New("cut off")}
@@ -219,7 +219,7 @@ func TestThoseWhoWantPlacesAtOnceShareAPass(t *testing.T) {
 	})
 }
 
-func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
+func TestPass_EndsWithoutCallers(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		r := &reading{began: make(chan struct{}, 9), some: make(chan []Placement)}
@@ -245,7 +245,7 @@ func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
 }
 
 // One pass loads two boards that are loaded at the same time, and all users are on both.
-func TestBoardsThatAreLoadedSideBySideShareAPass(t *testing.T) {
+func TestLoad_ConcurrentBoardsShareAPass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
 	users := checkintest.NewUsers(600) // two chunks

@@ -14,7 +14,7 @@ import (
 )
 
 // A wrong count of a compact board, whatever its cause, is corrected within the hour.
-func TestCountsAreMadeAnewEachHour(t *testing.T) {
+func TestCounts_RebuiltEachHour(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
 	today := civil.Clock{}.Today(w.Clock.Now())
@@ -40,7 +40,7 @@ func TestCountsAreMadeAnewEachHour(t *testing.T) {
 	keep(1101)
 }
 
-func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
+func TestUpkeep_IncludesPastSeasons(t *testing.T) {
 	t.Parallel()
 	for kind, other := range map[string]string{Compact: Exact, Exact: Compact} {
 		t.Run(kind, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 
 // Ann flies over the date line on the 20th, and her calendar skips the 21st. A message writes the row of that date; a
 // board that is counted before includes the date all the same.
-func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
+func TestCount_IncludesSkippedDate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
 	ann := checkintest.NewUsers(1)[0]
@@ -139,7 +139,7 @@ func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
 }
 
 // With other settings of freezes, streaks die at other times.
-func TestTheBoardOfStreaksIsMadeAnewByOtherRules(t *testing.T) {
+func TestStreakBoard_RebuiltByOtherRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
 	w.freezes = streak.Freezes{Every: 1, Max: 2}

@@ -46,7 +46,7 @@ func TestEveryIdIsInOnePart(t *testing.T) {
 }
 
 // Package checkin merges missing days into Redis while check-ins run.
-func TestWhatIsWrongIsReplacedAndWhatIsMissingIsHandedOn(t *testing.T) {
+func TestReconcile_ReplacesWrongAndPassesOnMissing(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -101,7 +101,7 @@ func TestWhatIsWrongIsReplacedAndWhatIsMissingIsHandedOn(t *testing.T) {
 	})
 }
 
-func TestARebuildMakesBoardsAndRecordsAnew(t *testing.T) {
+func TestRebuild_ReplacesBoardsAndRecords(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -125,7 +125,7 @@ func TestARebuildMakesBoardsAndRecordsAnew(t *testing.T) {
 }
 
 // A load that has read SQL long ago may lack rows that were imported since.
-func TestARebuildGivesUpALoadThatTakesLong(t *testing.T) {
+func TestRebuild_AbandonsLongLoad(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -183,7 +183,7 @@ func TestDaysThatVanishFromSQLAreAbnormal(t *testing.T) {
 	})
 }
 
-func TestNothingIsComparedOrRebuiltWhileRedisIsNotComplete(t *testing.T) {
+func TestReconcile_WaitsUntilRedisIsComplete(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -198,7 +198,7 @@ func TestNothingIsComparedOrRebuiltWhileRedisIsNotComplete(t *testing.T) {
 	})
 }
 
-func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
+func TestRun_ResumesAfterNodeDeath(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -219,7 +219,7 @@ func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 }
 
 // Otherwise a node that restarts during a long stage would always begin it again.
-func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
+func TestStrayRecords_SearchResumes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Open(t, redistest.Server(t).URL))
 	ghosts := checkintest.NewUsers(400)
@@ -247,7 +247,7 @@ func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
-func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
+func TestSnapshot_ResumesAmongClaims(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -351,7 +351,7 @@ func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
 }
 
 // After a snapshot and some time, the table of touched users no longer needs them.
-func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
+func TestTouchedUsers_DeletedSomeTimeAfterSnapshot(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -398,7 +398,7 @@ func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
 	})
 }
 
-func TestARunThatTwoNodesWorkOnIsLeftToOne(t *testing.T) {
+func TestSave_RefusesRunOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	store := NewStore(sqldbtest.SQLite(t))
 	r, err := store.Request(t.Context(), SnapshotRun, Options{})
@@ -461,7 +461,7 @@ func TestRunsAreListedAndWithdrawn(t *testing.T) {
 	}
 }
 
-func TestASummaryNamesWhatIsNotZero(t *testing.T) {
+func TestSummary_OmitsZeroCounts(t *testing.T) {
 	t.Parallel()
 	if got, want := (Summary{Compared: 7, Repaired: 2, Persisted: 1}).String(), "7 compared, 2 repaired, 1 persisted"; got != want {
 		t.Errorf("got %q, want %q", got, want)

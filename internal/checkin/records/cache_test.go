@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-func TestTheCacheKnowsNearlyEverybodyAgainWhileThereIsRoom(t *testing.T) {
+func TestCache_KeepsNearlyAllWhileNotFull(t *testing.T) {
 	t.Parallel()
 	h := NewCache()
 	keys := make([]Key, cacheSets*cacheWays*3/10)

@@ -50,7 +50,7 @@ func randomRecord() *streak.Record {
 	return r
 }
 
-func TestMarkingTellsWhichDaysWereThere(t *testing.T) {
+func TestMark_ReturnsDaysAlreadySet(t *testing.T) {
 	t.Parallel()
 	everyEngine(t, func(t *testing.T, s *Store) {
 		loaded, lost, day := newKey(), newKey(), civil.DayOf(2026, 3, 1)
@@ -80,7 +80,7 @@ func TestMarkingTellsWhichDaysWereThere(t *testing.T) {
 	})
 }
 
-func TestWhatIsDroppedIsNotThereAndTheRestIs(t *testing.T) {
+func TestDrop_RemovesOnlyGivenKeys(t *testing.T) {
 	t.Parallel()
 	everyEngine(t, func(t *testing.T, s *Store) {
 		user := ids.New[accounts.User]()

@@ -157,7 +157,7 @@ func TestADayIsOneBitOfTheRecord(t *testing.T) {
 	})
 }
 
-func TestAnAuditKnowsARecordWhenItSeesOne(t *testing.T) {
+func TestAudit_RecognizesRecords(t *testing.T) {
 	rec := RecordOf(2026, History{})
 	for text, want := range map[string]bool{
 		string(rec[:]): true, "\x00": true, "\x00\x80": true, "\x01": true, // not loaded yet, or of a former version
@@ -176,7 +176,7 @@ func written(days []civil.Day) (out []string) {
 	return out
 }
 
-func TestDaysOfACalendarAreInOrderAndApart(t *testing.T) {
+func TestRecord_SeparatesSignedAndCoveredDays(t *testing.T) {
 	rec := RecordOf(2024, days(t, "2024-02-28", "2024-02-29", "~2024-03-01", "2024-12-31"))
 	signed, covered := rec.Days(civil.DayOf(2024, 1, 1), civil.DayOf(2024, 12, 31))
 	if got := written(signed); !slices.Equal(got, []string{"2024-02-28", "2024-02-29", "2024-12-31"}) {
@@ -187,7 +187,7 @@ func TestDaysOfACalendarAreInOrderAndApart(t *testing.T) {
 	}
 }
 
-func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
+func TestStreak_DiesAtStartOfDayAfterNext(t *testing.T) {
 	d, _ := civil.ParseDay("2026-11-21")
 	if got, want := (Freezes{}).dies(civil.Clock{Zone: "Asia/Shanghai"}, d, 1, 0), time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("Shanghai: got %s, want %s", got, want)
@@ -203,7 +203,7 @@ func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
 	}
 }
 
-func TestADateLeftOutEndsAGapAndCostsNothing(t *testing.T) {
+func TestSkippedDate_EndsGapWithoutFreeze(t *testing.T) {
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 on the 21st in Pago Pago
 	c, err := civil.Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", now)
 	if err != nil {

@@ -58,7 +58,7 @@ func exports(t *testing.T, db *sqldb.DB, o ExportOptions) string {
 }
 
 // An import into another database creates the account with the values of the export, and its days follow from the zone.
-func TestAnExportNamesTheZoneThatIsInForce(t *testing.T) {
+func TestExport_HasCurrentZone(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	for i, from := range []time.Time{time.Now().Add(-time.Hour), time.Now().Add(time.Hour)} {
 		user := account(t, db, fmt.Sprintf("%d@example.org", i), "A", "Asia/Tokyo")
@@ -109,7 +109,7 @@ func TestDaysMadeUpOfTwoDatabasesCountTogether(t *testing.T) {
 	})
 }
 
-func TestWrongGrantsAndDaysMadeUpAreTold(t *testing.T) {
+func TestImport_ReportsWrongGrantsAndMakeUps(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	user := account(t, db, "a@example.org", "A", "UTC")
 	next := civil.DayOf(time.Now().Date()) + 62
@@ -156,7 +156,7 @@ func TestWrongGrantsAndDaysMadeUpAreTold(t *testing.T) {
 }
 
 // Another process creates an account just before an import does, with another id than in the file.
-func TestDaysGoToTheAccountThatAnotherOpensAtThatMoment(t *testing.T) {
+func TestImport_UsesAccountCreatedConcurrently(t *testing.T) {
 	var open func() // called as a transaction begins
 	now := func() time.Time {
 		if f := open; f != nil {
@@ -216,7 +216,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestWrongRowsAreToldByLineAndColumnAndLeftOut(t *testing.T) {
+func TestImport_SkipsAndReportsWrongRows(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	known := account(t, db, "Ann@example.org", "Ann", "Asia/Tokyo")
 	tomorrow := civil.Clock{Zone: "Asia/Tokyo"}.Today(time.Now()) + 1
@@ -354,7 +354,7 @@ func TestAnErasedAccountIsNotOpenedAgain(t *testing.T) {
 
 // The owner of a new account may have another address in each of two exports. The id takes precedence, as in a later
 // chunk.
-func TestOneNewAccountWithTwoAddressesIsOpenedOnce(t *testing.T) {
+func TestImport_TwoAddressesCreateOneAccount(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	user := ids.New[accounts.User]()
 	text := fmt.Sprintf("user,email,day\n%[1]s,a@example.org,2026-01-01\n%[1]s,b@example.org,2026-01-02\n", user)
@@ -423,7 +423,7 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
-func TestAWrongAccountIsToldOnceHoweverManyRowsItHas(t *testing.T) {
+func TestImport_ReportsWrongAccountOnce(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	var text strings.Builder
 	text.WriteString("email,name,day\n")

@@ -93,7 +93,7 @@ func whole(t *testing.T, frames []livetest.Frame) {
 // codecs are the forwarded video codecs.
 var codecs = map[string]livetest.Camera{"VP8": {}, "H264": {H264: true}}
 
-func TestWhatAPublisherSendsComesToViewers(t *testing.T) {
+func TestForward_PublisherToViewers(t *testing.T) {
 	for name, cam := range codecs {
 		t.Run(name, func(t *testing.T) {
 			e := engine(t)
@@ -111,7 +111,7 @@ func TestWhatAPublisherSendsComesToViewers(t *testing.T) {
 	}
 }
 
-func TestOfAPictureInSeveralSizesTheFirstGoesOn(t *testing.T) {
+func TestSimulcast_ForwardsFirstSize(t *testing.T) {
 	e := engine(t)
 	_, src := publish(t, e, livetest.Camera{Sizes: 3})
 	v, _ := watch(t, e, src)
@@ -122,7 +122,7 @@ func TestOfAPictureInSeveralSizesTheFirstGoesOn(t *testing.T) {
 	}
 }
 
-func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
+func TestViewer_LateGetsCurrentGroupOfPictures(t *testing.T) {
 	for name, cam := range codecs {
 		t.Run(name, func(t *testing.T) {
 			e := engine(t)
@@ -169,7 +169,7 @@ func TestJoin_PicturesFollowEachOtherByMilliseconds(t *testing.T) {
 }
 
 // A track is known before its first packet, which may be a late retransmission.
-func TestAPublisherIsAskedForAKeyFrameBeforeItsFirstPacket(t *testing.T) {
+func TestKeyFrame_RequestedBeforeFirstPacket(t *testing.T) {
 	e := engine(t)
 	_, src := publish(t, e, livetest.Camera{Waits: true})
 	v, _ := watch(t, e, src)
@@ -177,14 +177,14 @@ func TestAPublisherIsAskedForAKeyFrameBeforeItsFirstPacket(t *testing.T) {
 	whole(t, v.Frames())
 }
 
-func TestAPacketOfATypeThatWasNotAgreedUponDoesNotEndATrack(t *testing.T) {
+func TestTrack_SurvivesUnknownPayloadType(t *testing.T) {
 	e := engine(t)
 	_, src := publish(t, e, livetest.Camera{Strange: true})
 	v, _ := watch(t, e, src)
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 10 })
 }
 
-func TestAViewerWhoComesWithoutAKeptGroupGetsAKeyFrameThatIsAskedFor(t *testing.T) {
+func TestViewer_WithoutStoredGroupGetsRequestedKeyFrame(t *testing.T) {
 	e := engine(t)
 	p, src := publish(t, e, livetest.Camera{})
 	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 10 })
@@ -261,7 +261,7 @@ func TestRelay_ClosesItsSockets(t *testing.T) {
 	}
 }
 
-func TestWhatComesWhileTheSourceIsNotOpenIsRefused(t *testing.T) {
+func TestSource_RefusesWhileNotOpen(t *testing.T) {
 	e := engine(t)
 	open := make(chan struct{})
 	var src *media.Source
@@ -343,7 +343,7 @@ func recorded(t *testing.T, name string) (pictures, sounds int) {
 	return pictures, sounds
 }
 
-func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
+func TestRecording_BeginsWithKeyFrame(t *testing.T) {
 	e := engine(t)
 	p, src := publish(t, e, livetest.Camera{KeyEvery: time.Second})
 	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
@@ -370,7 +370,7 @@ func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
 }
 
 // A recording must not be larger than the largest file.
-func TestARecordingIsNoLargerThanItMayBe(t *testing.T) {
+func TestRecording_EndsAtMaxSize(t *testing.T) {
 	src := media.Unconnected()
 	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
 	if err != nil {
@@ -490,7 +490,7 @@ func TestSoundThatLagsBehindThePicturesIsRecorded(t *testing.T) {
 	}
 }
 
-func TestAnEngineOnAllAddressesIsReachedOnThisMachine(t *testing.T) {
+func TestEngine_OnAllAddressesAcceptsLocally(t *testing.T) {
 	e := engineAt(t, ":0")
 	_, src := publish(t, e, livetest.Camera{})
 	v, _ := watch(t, e, src)
@@ -536,7 +536,7 @@ func TestAnEngineOnAllAddressesFollowsThem(t *testing.T) {
 }
 
 // A port may be in use on one address for some time, and an IPv6 address may not be usable yet.
-func TestAnAddressOnWhichThePortCannotBeOpenedIsTriedAgain(t *testing.T) {
+func TestEngine_RetriesBusyPort(t *testing.T) {
 	other, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -574,7 +574,7 @@ func texts(list []net.Addr) (all []string) {
 }
 
 // The engine is outside the bubble because of its socket; the session uses the bubble's time.
-func TestAnEngineMakesSessionsForAsLongAsItRuns(t *testing.T) {
+func TestEngine_CreatesSessionsWhileItRuns(t *testing.T) {
 	e := engine(t)
 	later := time.Now().AddDate(1, 0, 0).Round(0)
 	bubble.Test(t, func(t *testing.T) {
@@ -604,7 +604,7 @@ func TestAnAnswerNamesThePublicAddress(t *testing.T) {
 	}
 }
 
-func TestAnAnswerNamesFirstWhatMostReach(t *testing.T) {
+func TestAnswer_OrdersCandidatesByReach(t *testing.T) {
 	want := []string{"203.0.113.5", "2001:db8::5", "10.0.0.5", "192.168.1.5", "fd00::5", "169.254.0.5", "fe80::5", "127.0.0.1", "::1"}
 	const line = "a=candidate:1 1 udp 2130706431 %s 8189 typ host\r\n"
 	mixed, sorted := "", ""

@@ -52,7 +52,7 @@ func TestASettingNamesAFolderOrABucket(t *testing.T) {
 	}
 }
 
-func TestAStorageKeepsWhatItIsTold(t *testing.T) {
+func TestStorage_ReturnsStoredParts(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s storage.Storage) {
 		data := random(1 << 20)
 		one, two, aborted := "first/0-1-a", "first/1-1-b", "second/0-1-c"
@@ -102,8 +102,8 @@ func TestAStorageKeepsWhatItIsTold(t *testing.T) {
 	})
 }
 
-// TestAListOfManyPartsIsReadInPieces checks that the memory at the first name does not grow with the number of parts.
-func TestAListOfManyPartsIsReadInPieces(t *testing.T) {
+// TestList_MemoryIsConstant checks that the memory at the first name does not grow with the number of parts.
+func TestList_MemoryIsConstant(t *testing.T) {
 	dir := t.TempDir()
 	const parts = 20_000
 	for i := range parts {
