@@ -62,7 +62,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrSignInOff, ErrStore}}, s.postRegister)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log in by password or code", Tags: tags,
 		Errors: []*errs.Error{emails.ErrInvalid, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, codes.ErrSuspended, ErrBanned, ErrSignInOff, ErrStore}}, s.postLogin)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "Get the caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Update the caller's account", Tags: tags,
 		Description: "Name, bio, time zone, and who may find, contact and see the caller. A new zone applies from the next midnight in the old one.",
 		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)

@@ -65,8 +65,8 @@ func (s *Service) getUsers(ctx context.Context, _ Caller, in *struct {
 }
 
 func (s *Service) searchUsers(ctx context.Context, _ Caller, in *struct {
-	ID    string `query:"id" doc:"either this"`
-	Email string `query:"email" maxLength:"254" doc:"or this"`
+	ID    string `query:"id" doc:"the user's id; or send email"`
+	Email string `query:"email" maxLength:"254" doc:"the user's address; or send id"`
 }) (*web.Body[api.Profile], error) {
 	if (in.ID == "") == (in.Email == "") {
 		return nil, ErrSearch

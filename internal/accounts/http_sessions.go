@@ -63,7 +63,7 @@ func (s *Service) deleteSession(ctx context.Context, caller Caller, in *struct {
 }
 
 func (s *Service) deleteAllSessions(ctx context.Context, caller Caller, in *struct {
-	Others bool `query:"others" doc:"true keeps this device logged in"`
+	Others bool `query:"others" doc:"this device stays logged in"`
 }) (*web.Empty, error) {
 	var spared DeviceID
 	if in.Others {

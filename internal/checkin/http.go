@@ -23,27 +23,27 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"check-in"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark", Tags: tags,
 		Summary:     "Check in for today",
-		Description: "Answers when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and answers with `new: false`. A client that was off-line at midnight may name the `day` that it means: for a few minutes yesterday can still be signed.",
+		Description: "The response is sent when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and returns `new: false`. For a few minutes after midnight, a client can still sign yesterday by sending `day`.",
 		Errors:      []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postMark)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin", ID: "checkin.status", Tags: tags,
 		Summary:     "Get the streak",
 		Description: "Returns the streak, the longest streak, the total, and whether today and yesterday are signed.", Errors: []*errs.Error{ErrStore}}, s.getStatus)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin/makeup", ID: "checkin.make_up", Tags: tags,
 		Summary:     "Check in for a missed day",
-		Description: "The day is over, neither signed nor covered, not older than the server allows and not before the account. The number of such days in a calendar month is limited.",
+		Description: "The day must be over, neither signed nor covered, not older than the server allows and not before the account was created. The number of make-ups in a calendar month is limited.",
 		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postMakeUp)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/makeup", ID: "checkin.makeups", Tags: tags,
 		Summary:     "List make-up days",
 		Description: "Returns the days that can be made up, how many are left, and the days that were made up.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMakeups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}", ID: "checkin.year", Tags: tags,
-		Summary: "The days of a year", Errors: []*errs.Error{ErrYear, ErrStore}}, s.getYear)
+		Summary: "List the days of a year", Errors: []*errs.Error{ErrYear, ErrStore}}, s.getYear)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}/{month}", ID: "checkin.month", Tags: tags,
-		Summary: "The days of a month", Errors: []*errs.Error{ErrYear, ErrStore}}, s.getMonth)
+		Summary: "List the days of a month", Errors: []*errs.Error{ErrYear, ErrStore}}, s.getMonth)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/stats", ID: "checkin.stats", Tags: tags,
 		Summary: "Get totals of all time", Errors: []*errs.Error{ErrStore}}, s.getStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "Get a leaderboard",
-		Description: "Returns the top of the board and the caller's entry. Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Whoever reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
+		Description: "Returns the top of the board and the caller's entry. Boards are `streak` (current streaks; ended ones are neither shown nor counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Of users with the same value, the one who reached it first ranks higher. On compact boards, users below the best 1,000 share a rank if their values are equal, and have no neighbours. With `scope=friends` the board has only the caller and the caller's friends, and equal values share a rank. A row without user, name and avatar belongs to a user who is hidden by their own setting, banned or deleted, or who blocks the caller or is blocked.",
 		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.getBoard)
 }
 
@@ -92,8 +92,8 @@ func (s *Service) postMakeUp(ctx context.Context, caller accounts.Caller, in *we
 }
 
 type makeupsInput struct {
-	Cursor string `query:"cursor" maxLength:"20" doc:"the cursor of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how much of the history"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"the next field of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"maximum number of history entries"`
 }
 
 func (s *Service) getMakeups(ctx context.Context, caller accounts.Caller, in *makeupsInput) (*web.Body[api.Makeups], error) {
@@ -148,10 +148,10 @@ func (s *Service) getStats(ctx context.Context, caller accounts.Caller, _ *web.E
 
 type boardInput struct {
 	Board  string `path:"board" doc:"streak, total_days, week or month"`
-	Season string `query:"season" maxLength:"8" doc:"2026-W47 or 2026-11; the present one when absent"`
-	Scope  string `query:"scope" enum:"all,friends" default:"all" doc:"all: everybody; friends: the caller's friends and the caller"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"how many places"`
-	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
+	Season string `query:"season" maxLength:"8" doc:"2026-W47 or 2026-11; absent: the current one"`
+	Scope  string `query:"scope" enum:"all,friends" default:"all" doc:"all: all users; friends: the caller's friends and the caller"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"maximum number of rows"`
+	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"number of neighbours on each side"`
 }
 
 func (s *Service) getBoard(ctx context.Context, caller accounts.Caller, in *boardInput) (*web.Body[api.Board], error) {

@@ -30,23 +30,23 @@ const sdp = "application/sdp"
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"live"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams", ID: "live.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated, NoReplay: true, Creates: true,
-		Summary: "Make a stream", Description: "The answer has its keys, which are not shown again. A retry with the same Idempotency-Key gets the same stream, with new keys in place of those that the first answer had.", Errors: []*errs.Error{ErrTitle, ErrStreams, ErrStream, accounts.ErrNoUser, ErrStore}}, s.postStream)
+		Summary: "Create a stream", Description: "The response contains the keys, which are not shown again. A retry with the same Idempotency-Key returns the same stream with new keys, which replace those of the first response.", Errors: []*errs.Error{ErrTitle, ErrStreams, ErrStream, accounts.ErrNoUser, ErrStore}}, s.postStream)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams", ID: "live.mine", Tags: tags,
-		Summary: "The caller's streams, the newest first", Errors: []*errs.Error{ErrStore}}, s.getMine)
+		Summary: "List the caller's streams, newest first", Errors: []*errs.Error{ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/live", ID: "live.list", Tags: tags,
 		Summary:     "List open live streams",
-		Description: "The stream that started last comes first. A page may have fewer streams than asked for: a publisher whose node has died is left out.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getLive)
+		Description: "The stream that started last comes first. A page may have fewer streams than requested, because it omits publishers of crashed nodes.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getLive)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}", ID: "live.get", Tags: tags,
 		Summary:     "Get a stream",
 		Description: "The caller must have the right to watch it.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.getStream)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/streams/{stream}", ID: "live.update", Tags: tags,
-		Summary: "Change a stream's settings", Errors: []*errs.Error{ErrStream, ErrTitle, ErrStore}}, s.patchStream)
+		Summary: "Update a stream", Errors: []*errs.Error{ErrStream, ErrTitle, ErrStore}}, s.patchStream)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}", ID: "live.delete", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Delete a stream", Description: "Its publisher and viewers are disconnected. Files that were recorded stay the caller's.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
+		Summary: "Delete a stream", Description: "Its publisher and viewers are disconnected. The caller keeps the recordings.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/keys", ID: "live.rotate", Tags: tags, Limit: keysLimit, Status: http.StatusOK, NoReplay: true,
-		Summary: "Give a stream new keys", Description: "The old ones are good no more, and end: whoever came with them is sent away, within a second where nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
+		Summary: "Rotate the keys of a stream", Description: "The old keys become invalid. Publishers and viewers that use them are disconnected, within a second if the nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/stop", ID: "live.stop", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Send whoever publishes the stream away", Description: "With the publish key they may come again, as many programs do by themselves: rotate it to keep them out.", Errors: []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
+		Summary: "Disconnect the publisher of a stream", Description: "The publisher can reconnect with the publish key, and many programs do so automatically. Rotate the key to prevent that.", Errors: []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/viewers", ID: "live.viewers", Tags: tags,
 		Summary:     "List viewers of a stream",
 		Description: "At most 1000.", Errors: []*errs.Error{ErrStream, ErrState, ErrStore}}, s.getViewers)
@@ -65,13 +65,13 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 	statuses := map[string]int{ErrCodec.Code: http.StatusNotAcceptable, ErrOffer.Code: http.StatusBadRequest}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
 		Summary:     "Publish a stream by WHIP",
-		Description: "The bearer token is the publish key, or the owner's own. The answer has all candidates, and those of the offer are not looked at: there is no trickle ICE, and PATCH is answered 405. The session, which Location names, ends by DELETE.",
+		Description: "The bearer token is the publish key, or the owner's access token. The answer contains all candidates, and candidates of the offer are ignored: there is no trickle ICE, and PATCH returns 405. DELETE at Location ends the session.",
 		Errors:      append(slices.Clone(begin), ErrBusy)}, s.postWHIP)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whip/{session}", ID: "live.unpublish", Tags: tags, Status: http.StatusOK,
 		Summary: "End a publisher's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrState, ErrStore}}, s.deleteWHIP)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whep", ID: "live.watch", Tags: tags, Limit: watchLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
-		Summary:     "Watch a stream by WHEP (draft-ietf-wish-whep)",
-		Description: "The bearer token is the play key, a token from a room's playlist, or that of a user who may watch. The answer has all candidates, and those of the offer are not looked at: PATCH is answered 405. 409 with Retry-After: the stream is not live.",
+		Summary:     "Watch a stream by WHEP",
+		Description: "WHEP is draft-ietf-wish-whep. The bearer token is the play key, a token from a room's playlist, or the access token of a user who may watch. The answer contains all candidates, and candidates of the offer are ignored: PATCH returns 405. If the stream is not live, the response is 409 with Retry-After.",
 		Errors:      append(slices.Clone(begin), ErrTooMany, ErrOffAir, ErrNode)}, s.postWHEP)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whep/{session}", ID: "live.leave", Tags: tags, Status: http.StatusOK,
 		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)
@@ -166,7 +166,7 @@ func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *web.Em
 }
 
 func (s *Service) getLive(ctx context.Context, _ accounts.Caller, in *struct {
-	Cursor string `query:"cursor" maxLength:"200" doc:"next of the page before"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50"`
 }) (*web.Body[api.Streams], error) {
 	list, next, err := s.List(ctx, in.Cursor, in.Limit)
@@ -254,7 +254,7 @@ func (s *Service) getViewers(ctx context.Context, caller accounts.Caller, in *St
 
 func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in *struct {
 	StreamPath
-	Cursor string `query:"cursor" maxLength:"200" doc:"next of the page before"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"200"`
 }) (*web.Body[api.StreamRecordings], error) {
 	id, err := in.id()

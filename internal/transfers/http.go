@@ -31,17 +31,17 @@ func (s *Service) Routes(a *web.API) {
 	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ErrUnknown, ids.ErrMalformed, accounts.ErrNoUser}, between...)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers", ID: "transfers.offer", Tags: tags, Status: http.StatusCreated,
 		Summary:     "Offer a file",
-		Description: "Offers a file to another user, or starts an upload for messages. The other accepts or rejects it; then it is uploaded to /v1/transfers/{transfer}/upload, by any client of tus 1.0. Without `to` it can be uploaded at once; a message whose media name its id then has the file. A refusal does not tell a block from a setting.",
+		Description: "Offers a file to another user, or starts an upload for messages. The receiver accepts or rejects an offer. The file is then uploaded to /v1/transfers/{transfer}/upload by any client of tus 1.0. Without `to` it can be uploaded at once, and messages can use its id in their media. A refusal does not show whether a block or a setting causes it.",
 		Errors:      offer}, s.postTransfer)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers", ID: "transfers.list", Tags: tags,
 		Summary:     "List the caller's transfers",
-		Description: "Both directions, newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getTransfers)
+		Description: "Sent and received transfers, newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getTransfers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers/{transfer}", ID: "transfers.get", Tags: tags,
 		Summary:     "Get a transfer",
 		Description: "Includes its progress.", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.getTransfer)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/transfers/{transfer}", ID: "transfers.cancel", Tags: tags,
 		Summary:     "Cancel a transfer",
-		Description: "Also removes the file of a finished transfer. Both sides can. What was stored is removed; a transfer that was not done has failed. A file that messages have goes when they are recalled.",
+		Description: "Both users can cancel. The stored bytes are deleted, also those of a finished transfer; an unfinished transfer becomes failed. A file of messages cannot be cancelled: it is deleted when they are recalled.",
 		Errors:      []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteTransfer)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/accept", ID: "transfers.accept", Tags: tags, Status: http.StatusOK,
 		Summary: "Accept an offered file", Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrEnded}, between...)}, s.postAccept)
@@ -49,11 +49,11 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Reject an offered file", Errors: []*errs.Error{ErrUnknown, ErrNotYours, ErrEnded, ErrStore}}, s.postReject)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/link", ID: "transfers.link", Tags: tags, NoReplay: true, Status: http.StatusOK,
 		Summary:     "Get a link to a file",
-		Description: "Good for some minutes, and for whoever has it. A download that was cut off goes on with another link and a Range.",
+		Description: "The link is valid for some minutes and needs no token. To resume an interrupted download, get another link and send a Range.",
 		Errors:      []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrRefused, ErrYouBlock, social.ErrStore, ErrStore}}, s.postLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit, Answer: octets,
 		Summary:     "Download a file by link",
-		Description: "Octets and an attachment, whatever the file is; but recordings of messages have their type, and thumbnails, which the server has made, are images to be shown. The ETag is the SHA-256 of the file.",
+		Description: "The file is sent as octets and as an attachment. Only recordings of messages have their own type, and thumbnails are sent as images for display. The ETag is the SHA-256 of the file.",
 		Errors:      []*errs.Error{ErrLink, ErrGone, accounts.ErrStore, social.ErrStore, ErrStorage, ErrStore}}, s.getFile)
 	s.tusRoutes(a, tags, offer, between)
 }
@@ -90,7 +90,7 @@ func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *
 }
 
 func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *struct {
-	Cursor string `query:"cursor" doc:"next of the page before"`
+	Cursor string `query:"cursor" doc:"the next field of the previous page"`
 }) (*web.Body[api.Transfers], error) {
 	all, next, err := s.List(ctx, caller.User, in.Cursor)
 	if err != nil {
@@ -164,7 +164,7 @@ type fileReply struct {
 }
 
 func (s *Service) getFile(ctx context.Context, in *struct {
-	Link string `path:"link" doc:"what transfers.link gave"`
+	Link string `path:"link" doc:"the token of a link from transfers.link"`
 }) (*fileReply, error) {
 	f, err := s.Fetch(ctx, in.Link)
 	if err != nil {

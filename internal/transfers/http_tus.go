@@ -51,15 +51,15 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 	a.MethodOverride(path)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses, Replay: createdAgain,
 		Summary:     "Create an upload by tus",
-		Description: "Upload-Metadata has `filename` and, as wanted, `to`, `filetype` and `sha256`, each in base64. The upload goes on at Location: without `to` at once, else once the other has accepted; until then it is refused with 409, which clients of tus try again.",
+		Description: "Upload-Metadata has `filename` and optionally `to`, `filetype` and `sha256`, each in base64. The upload continues at Location. With `to`, the receiver must accept first: until then the response is 409, which clients of tus retry.",
 		Errors:      append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: path, ID: "uploads.get", Tags: tags, Statuses: tusStatuses,
-		Summary:     "Where an upload stands",
-		Description: "Clients of tus ask with HEAD. Bytes before Upload-Offset are stored for good. An upload that was cancelled, rejected or removed, or that failed, returns 410.",
+		Summary:     "Get the offset of an upload",
+		Description: "Clients of tus send HEAD. Bytes before Upload-Offset are stored durably. A cancelled, rejected, failed or deleted upload returns 410.",
 		Errors:      []*errs.Error{ErrUnknown, ErrGone, ErrStore}}, s.getUpload)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: path, ID: "uploads.append", Tags: tags, Status: http.StatusNoContent, Limit: pieceLimit, Statuses: tusStatuses,
 		Summary:     "Upload a part of a file",
-		Description: "Upload-Offset says where it begins, which has to be where the upload stands. What comes before a line is cut counts. A node takes two of them for a transfer at once: one more takes over from the oldest, which is cut. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64) the piece counts as a whole, or not at all: 460. Clients that cannot send PATCH send POST with the header X-HTTP-Method-Override.",
+		Description: "Upload-Offset must be the current offset of the upload. Bytes that arrive before an interruption count. A node accepts two requests for a transfer at once; a third one ends the oldest. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64), all bytes of the request count or none: a mismatch returns 460. Clients that cannot send PATCH send POST with the header X-HTTP-Method-Override.",
 		Errors: append([]*errs.Error{ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
 			ErrStorage, ErrFull}, between...)}, s.patchUpload)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: path, ID: "uploads.remove", Tags: tags, Status: http.StatusNoContent,
@@ -99,7 +99,7 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 	Resumable string `header:"Tus-Resumable"`
 	Length    string `header:"Upload-Length"`
 	Metadata  string `header:"Upload-Metadata"`
-	Concat    string `header:"Upload-Concat" doc:"is refused: the extension concatenation is not supported"`
+	Concat    string `header:"Upload-Concat" doc:"refused: the extension concatenation is not supported"`
 }) (*createReply, error) {
 	if err := tusHeaders(ctx, in.Resumable); err != nil {
 		return nil, err
