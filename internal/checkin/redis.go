@@ -222,7 +222,7 @@ func (s *redisStore) risks(ctx context.Context) (risks []string, err error) {
 		case errors.Is(server.Err, redis.ErrUnavailable):
 			return nil, server.Err
 		case server.Err != nil:
-			risks = append(risks, server.Addr+" does not say how it is set: "+server.Err.Error())
+			risks = append(risks, server.Addr+" does not return its settings: "+server.Err.Error())
 		case n < 7:
 			return nil, fmt.Errorf("checkin.mode = redis needs Redis 7.0 or later, and %s is %s", server.Addr, version)
 		case server.Fields["aof_enabled"] != "1":

@@ -125,7 +125,7 @@ func (s *sqlStore) meet(ctx context.Context, reqs []request) (map[rowKey]row, er
 }
 
 // errRowDeleted reports that a row was deleted between two statements of a batch.
-var errRowDeleted = errors.New("checkin: a row is gone that was there a moment ago")
+var errRowDeleted = errors.New("checkin: a row was deleted during the commit")
 
 // hardenFresh is harden for requests that may have found the row of their day a moment after it was written.
 func (s *sqlStore) hardenFresh(ctx context.Context, reqs []request, held map[rowKey]row) error {
@@ -369,7 +369,7 @@ type makeup struct {
 }
 
 // errTaken reports that another request was quicker. The next try reads what is left.
-var errTaken = errors.New("checkin: another request took the number or the day")
+var errTaken = errors.New("checkin: another request has the number or the day")
 
 // makeUp writes a day that was made up if the user has made up fewer than limit days in that month. It also writes the
 // days that, by rule, freezes cover because of it. It returns the number of make-ups in the month, and the time of the

@@ -137,7 +137,7 @@ func (s *Service) key(t *jwt.Token) (any, error) {
 		return []byte(s.cfg.Secret), nil
 	}
 	if s.public == nil {
-		return nil, errors.New("there are no public keys")
+		return nil, errors.New("no public keys")
 	}
 	return s.public(t)
 }

@@ -37,7 +37,7 @@ func askNode(ctx context.Context, url, token, offer string) (string, error) {
 	case resp.StatusCode == http.StatusConflict:
 		return "", ErrOffAir
 	case resp.StatusCode != http.StatusCreated:
-		return "", fmt.Errorf("live: the other node answers %s", resp.Status)
+		return "", fmt.Errorf("live: the other node returned %s", resp.Status)
 	}
 	return string(answer), nil
 }

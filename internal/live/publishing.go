@@ -235,7 +235,7 @@ func (s *Service) round(ctx context.Context, p *publication) error {
 }
 
 // errNotYet reports that a lease is not available at the moment, and that no other node is known to hold it.
-var errNotYet = errors.New("live: the lease cannot be had yet")
+var errNotYet = errors.New("live: the lease is not available yet")
 
 // again acquires a lost lease: Redis has lost it, unless another publisher holds it. A lease that this node acquired
 // without getting the reply expires.

@@ -27,7 +27,7 @@ var (
 )
 
 // errOvertaken reports that another publisher has a newer token.
-var errOvertaken = errors.New("live: another publisher has come")
+var errOvertaken = errors.New("live: another publisher has the lease")
 
 // viewerLife is the time until a viewer expires unless its node renews it.
 const viewerLife = 30 * time.Second

@@ -614,7 +614,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-var errStopping = errors.New("live: the server stops")
+var errStopping = errors.New("live: the server is stopping")
 
 // listen opens the port for media if it is not yet open, and opens it on new addresses of the machine. A node that
 // cannot open the port serves no media, but does the rest. level is the level of the log line about this.

@@ -37,7 +37,7 @@ const (
 )
 
 // errPublisherLeft reports that a publisher has left.
-var errPublisherLeft = errors.New("live: the publisher is gone")
+var errPublisherLeft = errors.New("live: the publisher has disconnected")
 
 // view is a viewer's session.
 type view struct {
@@ -492,7 +492,7 @@ func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (ma
 }
 
 // errMay reports that a session is no longer allowed.
-var errMay = errors.New("live: the session is not allowed any more")
+var errMay = errors.New("live: the session is no longer allowed")
 
 // checkRelays ends relays without viewers, and relays of publishers who have left. If Redis has lost a publisher's
 // lease, the publisher has the lease's duration to acquire it again.

@@ -11,7 +11,7 @@ import (
 )
 
 // errPrivate reports an endpoint at an address that is not public.
-var errPrivate = errors.New("the endpoint is at an address that is not public")
+var errPrivate = errors.New("the endpoint's address is not public")
 
 // reserved lists networks that package netip does not exclude: no push service is there, and some lead to private
 // networks.

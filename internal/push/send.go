@@ -38,7 +38,7 @@ const (
 )
 
 // errRefused is a response that may change with a retry.
-var errRefused = errors.New("the push service does not take it")
+var errRefused = errors.New("the push service refused the message")
 
 // later reports that a push will be sent at another time, without a fault of its own.
 type later struct{ at time.Time }

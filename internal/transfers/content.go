@@ -105,7 +105,7 @@ func (c *content) Seek(offset int64, whence int) (int64, error) {
 		offset += c.size
 	}
 	if offset < 0 {
-		return 0, errors.New("a place before the beginning")
+		return 0, errors.New("negative offset")
 	}
 	if offset == c.at {
 		return offset, nil

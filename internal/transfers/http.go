@@ -190,7 +190,7 @@ func (s *Service) getFile(ctx context.Context, in *struct {
 			case c.fault == nil:
 				late.send()
 			case late.sent:
-				s.log.Warn("transfers: a download was cut off", "file", f.Tag, "err", c.fault)
+				s.log.Warn("transfers: download interrupted", "file", f.Tag, "err", c.fault)
 			default:
 				for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Range", "Etag", "Last-Modified"} {
 					w.Header().Del(name)

@@ -45,5 +45,5 @@ func (p postScanner) scan(ctx context.Context, t *Transfer, content io.Reader) (
 	case resp.StatusCode == http.StatusUnprocessableEntity:
 		return false, nil
 	}
-	return false, fmt.Errorf("the scanner answers %s", resp.Status)
+	return false, fmt.Errorf("the scanner returned %s", resp.Status)
 }

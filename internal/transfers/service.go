@@ -348,7 +348,7 @@ func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transf
 const cancelWait = 2 * time.Second
 
 // errSame reports that a transfer already has the requested state.
-var errSame = errors.New("transfers: nothing changes")
+var errSame = errors.New("transfers: no change")
 
 // change lets decide update a transfer of a user, publishes the result to both sides, and deletes content that no
 // longer counts.

@@ -50,7 +50,7 @@ func (s *sqlStore) setOwnership(ctx context.Context, was, o ownership) error {
 		return err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(errors.New("another node sweeps the files"), err)
+		return errors.Join(errors.New("another node is sweeping the files"), err)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 		return api.HookVerdict{}, err
 	case err != nil:
 		s.metrics.asked.WithLabelValues(event, "away").Inc()
-		s.log.Warn("webhooks: question failed, policy applied", "event", event, "policy", s.cfg.Before.Policy, "err", err)
+		s.log.Warn("webhooks: before-hook failed, policy applied", "event", event, "policy", s.cfg.Before.Policy, "err", err)
 		if s.cfg.Before.Policy == refuse {
 			return api.HookVerdict{}, ErrUnavailable
 		}
@@ -194,7 +194,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 			return api.HookVerdict{}, err
 		default:
 			s.metrics.asked.WithLabelValues(event, "refused").Inc()
-			s.log.Warn("webhooks: act refused, content of the verdict not storable", "event", event, "err", err)
+			s.log.Warn("webhooks: request refused, content of the verdict not storable", "event", event, "err", err)
 			return api.HookVerdict{}, ErrRefused
 		}
 	}

@@ -21,7 +21,7 @@ const (
 var (
 	ErrLength = errors.New("password: not 8 to 128 characters")
 	ErrText   = errors.New("password: has control or unassigned characters")
-	ErrCommon = errors.New("password: among the first that are guessed")
+	ErrCommon = errors.New("password: too common")
 )
 
 // Normalize returns the form of a password for hashing and comparing: OpaqueString of RFC 8265, so that the same

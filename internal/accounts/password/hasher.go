@@ -21,7 +21,7 @@ import (
 var OWASP = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // ErrBusy reports that the queue is longer than a second or two of hashing.
-var ErrBusy = errors.New("password: too many wait to be hashed")
+var ErrBusy = errors.New("password: too many passwords wait for hashing")
 
 // waiting and waitingPerAsker are the largest numbers of waiting passwords per hashing slot: 1.5 s and 0.4 s of
 // hashing.

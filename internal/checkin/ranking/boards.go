@@ -132,7 +132,7 @@ func (bs *Boards) Read(ctx context.Context, b Board, user accounts.ID, clock civ
 			bs.projection.Suspect()
 			fallthrough
 		default:
-			bs.log.WarnContext(ctx, "a board could not be read from redis; sql answers", "board", b.Key(), "err", err)
+			bs.log.WarnContext(ctx, "checkin: board not read from Redis, using SQL", "board", b.Key(), "err", err)
 		}
 	}
 	return bs.rankingFromSQL(ctx, b, user, clock, n, near)
@@ -154,7 +154,7 @@ func (bs *Boards) loadWanted(ctx context.Context) {
 			return
 		case b := <-bs.asked:
 			if err := bs.Rebuild(ctx, b); err != nil && ctx.Err() == nil {
-				bs.log.WarnContext(ctx, "a board was not loaded", "board", b.Key(), "err", err)
+				bs.log.WarnContext(ctx, "checkin: board not loaded", "board", b.Key(), "err", err)
 			}
 		}
 	}
@@ -299,7 +299,7 @@ func (bs *Boards) fill(ctx context.Context, b Board, each func() error) error {
 		return err
 	}
 	bs.filled.Store(b, filled{time.Now(), read})
-	bs.log.InfoContext(ctx, "a board was rebuilt from sql", "board", b.Key(), "took", time.Since(began))
+	bs.log.InfoContext(ctx, "checkin: board rebuilt from SQL", "board", b.Key(), "took", time.Since(began))
 	return nil
 }
 

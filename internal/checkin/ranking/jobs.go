@@ -85,7 +85,7 @@ func (bs *Boards) keepRules(ctx context.Context) error {
 		return err
 	}
 	if have != "" {
-		bs.log.InfoContext(ctx, "freezes are given by other rules than before; the board of streaks is made anew", "were", have, "are", want)
+		bs.log.InfoContext(ctx, "checkin: rules of freezes changed, rebuilding the streak board", "were", have, "are", want)
 		if err := bs.Renew(ctx, StreakBoard, nil); err != nil {
 			return err
 		}

@@ -51,9 +51,9 @@ func (r *Record) Loaded() bool { return r[0] == recordVersion }
 func CheckRecord(v []byte) error {
 	switch {
 	case len(v) == 0 || v[0] > recordVersion:
-		return errors.New("not a record of a version that is known")
+		return errors.New("unknown version of a record")
 	case len(v) > RecordSize || v[0] == recordVersion && len(v) != RecordSize:
-		return fmt.Errorf("a record of version %d and %d bytes", v[0], len(v))
+		return fmt.Errorf("record of version %d has %d bytes", v[0], len(v))
 	}
 	return nil
 }

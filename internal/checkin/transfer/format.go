@@ -93,7 +93,7 @@ func (f Format) reader(r io.Reader) (func() (line, error), error) {
 // start of the next row is unknown.
 const maxRow = 1 << 20
 
-var errLongRow = errors.New("a row is too long")
+var errLongRow = errors.New("row too long")
 
 // bounded reads left bytes and then returns errLongRow.
 type bounded struct {

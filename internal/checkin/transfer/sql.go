@@ -100,7 +100,7 @@ type grant struct {
 }
 
 // errTaken reports that another transaction took the number of a make-up. The next try finds a free one.
-var errTaken = errors.New("checkin: another request took the number or the day")
+var errTaken = errors.New("checkin: another request has the number or the day")
 
 // Write adds days with times in the past to the log, enqueues the message for the servers, and returns how many days
 // were new. The days must be sorted by user and day and free of duplicates.

@@ -84,7 +84,7 @@ func (a *allAddresses) look() error {
 		text = fault.Error()
 	}
 	if text != "" && text != a.fault && len(a.open) > 0 {
-		a.log.Warn("live media: the UDP port is not open on some addresses", "err", fault)
+		a.log.Warn("live: UDP port not open on some addresses", "err", fault)
 	}
 	a.fault = text
 	return fault
@@ -92,10 +92,10 @@ func (a *allAddresses) look() error {
 
 // tell logs the addresses with an open port. The caller holds a.mu.
 func (a *allAddresses) tell() {
-	log, text := a.log.Warn, "live media: the UDP port is open to this machine alone, which has no other address"
+	log, text := a.log.Warn, "live: UDP port open on local addresses only, no other address found"
 	for ip := range a.open {
 		if !net.ParseIP(ip).IsLoopback() {
-			log, text = a.log.Info, "live media: the UDP port is open"
+			log, text = a.log.Info, "live: UDP port open"
 		}
 	}
 	log(text, "addresses", fmt.Sprint(a.addresses()))
@@ -123,7 +123,7 @@ func (a *allAddresses) GetConn(ufrag string, at net.Addr) (net.PacketConn, error
 	if udp, ok := at.(*net.UDPAddr); ok && a.open[udp.IP.String()] != nil {
 		return a.open[udp.IP.String()].GetConn(ufrag, at)
 	}
-	return nil, fmt.Errorf("media: the port is not open on %s any more", at)
+	return nil, fmt.Errorf("media: the port is no longer open on %s", at)
 }
 
 // RemoveConnByUfrag implements [ice.UDPMux].

@@ -25,7 +25,7 @@ import (
 // The errors of an offer.
 var (
 	// ErrOffer reports that a text is not a usable offer.
-	ErrOffer = errors.New("media: no offer of WebRTC that can be answered")
+	ErrOffer = errors.New("media: invalid WebRTC offer")
 	// ErrCodec reports that the other side has no codec that this package forwards, or that a viewer has no codec of
 	// the publisher.
 	ErrCodec = errors.New("media: no codec in common")
@@ -114,7 +114,7 @@ func New(cfg Config) (_ *Engine, err error) {
 		e.mux = ice.NewUDPMuxDefault(ice.UDPMuxParams{UDPConn: conn, Logger: se.LoggerFactory.NewLogger("ice")})
 		se.SetIncludeLoopbackCandidate(addr.IP.IsLoopback())
 		only = addr.IP
-		cfg.Log.Info("live media: the UDP port is open", "addresses", conn.LocalAddr().String())
+		cfg.Log.Info("live: UDP port open", "addresses", conn.LocalAddr().String())
 	}
 	defer func() {
 		if err != nil {
@@ -313,7 +313,7 @@ func answer(ctx context.Context, pc *webrtc.PeerConnection) (string, error) {
 	case <-gathered:
 		return nearestLast(pc.LocalDescription().SDP), nil
 	case <-ctx.Done():
-		return "", fmt.Errorf("media: candidates are not known in time: %w", ctx.Err())
+		return "", fmt.Errorf("media: candidates not gathered in time: %w", ctx.Err())
 	}
 }
 

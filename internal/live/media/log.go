@@ -22,7 +22,7 @@ func (lines) Debug(string)                   {}
 func (lines) Debugf(string, ...any)          {}
 func (lines) Info(string)                    {}
 func (lines) Infof(string, ...any)           {}
-func (l lines) Warn(msg string)              { l.log.Debug("live media", "said", msg) }
+func (l lines) Warn(msg string)              { l.log.Debug("live: WebRTC library warning", "message", msg) }
 func (l lines) Warnf(f string, args ...any)  { l.Warn(fmt.Sprintf(f, args...)) }
 func (l lines) Error(msg string)             { l.Warn(msg) }
 func (l lines) Errorf(f string, args ...any) { l.Warn(fmt.Sprintf(f, args...)) }

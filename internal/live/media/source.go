@@ -201,7 +201,7 @@ func (s *Source) follow() {
 }
 
 // errGone reports that the other side of a session has left.
-var errGone = errors.New("media: the other side is gone")
+var errGone = errors.New("media: the peer has disconnected")
 
 // watch calls end if a session fails or does not connect in time, and up each time it connects.
 func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up func()) {

@@ -30,7 +30,7 @@ type bucket struct {
 // silence bounds the time without a byte that the server accepts or sends.
 const silence = 5 * time.Second
 
-var errSilent = errors.New("the S3 server does not answer")
+var errSilent = errors.New("the S3 server does not respond")
 
 // progress cancels a request while its server is silent.
 type progress struct {
