@@ -39,7 +39,7 @@ func (w *world) founded(owner accounts.ID, members ...accounts.ID) groups.ID {
 	return g.ID
 }
 
-// told returns a user's view of a group's chat: the texts, and the events of system messages.
+// received returns a user's view of a group's chat: the texts, and the events of system messages.
 func (w *world) received(user accounts.ID, g groups.ID) string {
 	w.t.Helper()
 	list, err := w.List(w.t.Context(), user, In(g), Range{Limit: 200})

@@ -52,8 +52,8 @@ var (
 
 // Settings are the operator's settings.
 type Settings struct {
-	EditFor      time.Duration `koanf:"edit_for" default:"24h" help:"time after sending in which a message can be edited"`
-	RecallFor    time.Duration `koanf:"recall_for" default:"48h" help:"time after sending in which a message can be recalled"`
+	EditFor      time.Duration `koanf:"edit_for" default:"24h" help:"a message can be edited for this time after it was sent"`
+	RecallFor    time.Duration `koanf:"recall_for" default:"48h" help:"a message can be recalled for this time after it was sent"`
 	MessagesFrom string        `koanf:"messages_from" default:"friends" enum:"friends,everybody,nobody" help:"users who may write to a user without an own setting"`
 }
 

@@ -23,8 +23,8 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		}
 	}
 	var d changeSet
-	mine := slices.Concat(FriendsChanged.Of(s.caches.Runtime, user), BlocksChanged.Of(s.caches.Runtime, user), RequestsChanged.Of(s.caches.Runtime, user))
-	return s.change(ctx, &d, mine, func(ctx context.Context, tx *sqldb.Tx) error { return deleteOwnRows(ctx, tx, user) })
+	targets := slices.Concat(FriendsChanged.Of(s.caches.Runtime, user), BlocksChanged.Of(s.caches.Runtime, user), RequestsChanged.Of(s.caches.Runtime, user))
+	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error { return deleteOwnRows(ctx, tx, user) })
 }
 
 // eraseFriends ends a batch of friendships of a user, for both sides.

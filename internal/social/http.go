@@ -135,11 +135,11 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *r
 	for _, r := range found {
 		users = append(users, r.From, r.To)
 	}
-	who, err := s.people.Profiles(ctx, users)
+	profiles, err := s.people.Profiles(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.FriendRequests{Requests: web.List(found, func(r Request) api.FriendRequest { return r.wire(who) }), Next: next}), nil
+	return web.NewBody(api.FriendRequests{Requests: web.List(found, func(r Request) api.FriendRequest { return r.wire(profiles) }), Next: next}), nil
 }
 
 func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *struct {
@@ -276,14 +276,14 @@ func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := s.PendingBetween(ctx, caller.User, others, found)
+	pending, err := s.PendingBetween(ctx, caller.User, others, found)
 	if err != nil {
 		return nil, err
 	}
 	out := api.Relations{Relations: make([]api.Relation, len(found))}
 	for i, r := range found {
 		wire := api.Relation{User: in.IDs[i], Friend: r.Friend, Blocked: r.Blocked}
-		if q, ok := waiting[others[i]]; ok {
+		if q, ok := pending[others[i]]; ok {
 			request := &api.RelationRequest{ID: q.ID.String(), Message: q.Message}
 			if q.To == caller.User {
 				wire.Asks = request
@@ -301,11 +301,11 @@ func (s *Service) getBlocks(ctx context.Context, caller accounts.Caller, in *Pag
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.people.Profiles(ctx, web.List(found, func(b Block) accounts.ID { return b.User }))
+	profiles, err := s.people.Profiles(ctx, web.List(found, func(b Block) accounts.ID { return b.User }))
 	if err != nil {
 		return nil, err
 	}
-	wire := func(b Block) api.Block { return api.Block{User: who.Wire(b.User), Since: api.At(b.Since)} }
+	wire := func(b Block) api.Block { return api.Block{User: profiles.Wire(b.User), Since: api.At(b.Since)} }
 	return web.NewBody(api.Blocks{Blocks: web.List(found, wire), Next: next}), nil
 }
 

@@ -12,7 +12,7 @@ import (
 // Keys are the key families of this domain.
 var Keys = keyspace.New("social")
 
-// An empty list has a short TTL: most users never block a user, and a new user's first friend should be cached soon.
+// emptyTTL is the TTL of an empty list. It is short, because a new user's first friend should be cached soon.
 const emptyTTL = 5 * time.Minute
 
 var (

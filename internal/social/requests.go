@@ -136,15 +136,15 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 // lists are locked. It returns ErrFull or ErrOtherFull.
 func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *changeSet, r Request, accepter accounts.ID, remark, tag string) error {
 	sender := r.From
-	mine, err := countFriends(ctx, tx, accepter)
+	acceptersFriends, err := countFriends(ctx, tx, accepter)
 	if err != nil {
 		return err
 	}
-	theirs, err := countFriends(ctx, tx, sender)
+	sendersFriends, err := countFriends(ctx, tx, sender)
 	if err != nil {
 		return err
 	}
-	if err := checkRoom(mine, theirs, s.cfg); err != nil {
+	if err := checkRoom(acceptersFriends, sendersFriends, s.cfg); err != nil {
 		return err
 	}
 	if err := bumpVersions(ctx, tx, accepter, sender); err != nil {
@@ -205,8 +205,8 @@ func (s *Service) Withdraw(ctx context.Context, user accounts.ID, id RequestID) 
 	return s.end(ctx, id, Withdrawn, func(r Request) bool { return r.From == user })
 }
 
-func (s *Service) end(ctx context.Context, id RequestID, state State, mine func(Request) bool) error {
-	r, err := s.requestOf(ctx, id, mine)
+func (s *Service) end(ctx context.Context, id RequestID, state State, mayEnd func(Request) bool) error {
+	r, err := s.requestOf(ctx, id, mayEnd)
 	if err != nil {
 		return err
 	}
@@ -219,13 +219,13 @@ func (s *Service) end(ctx context.Context, id RequestID, state State, mine func(
 	})
 }
 
-// requestOf returns a request that the caller may end. It returns ErrNoRequest if mine refuses it.
-func (s *Service) requestOf(ctx context.Context, id RequestID, mine func(Request) bool) (Request, error) {
+// requestOf returns a request that the caller may end. It returns ErrNoRequest if mayEnd refuses it.
+func (s *Service) requestOf(ctx context.Context, id RequestID, mayEnd func(Request) bool) (Request, error) {
 	r, err := selectRequest(ctx, s.db, id)
 	if err != nil {
 		return Request{}, asKind(ctx, err)
 	}
-	if !mine(r) {
+	if !mayEnd(r) {
 		return Request{}, ErrNoRequest
 	}
 	return r, nil
@@ -255,16 +255,16 @@ func (s *Service) closeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, 
 // cursor is invalid.
 func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Received %s", user)
-	waiting, next, err := s.rel.pending.Page(ctx, user, cursor, limit)
+	entries, next, err := s.rel.pending.Page(ctx, user, cursor, limit)
 	if errors.Is(err, collection.ErrCursor) {
 		return nil, "", ErrCursor
 	}
-	if err != nil || len(waiting) == 0 {
+	if err != nil || len(entries) == 0 {
 		return nil, "", asKind(ctx, err)
 	}
-	froms := make([]accounts.ID, len(waiting))
-	for i, w := range waiting {
-		froms[i] = w.Member
+	froms := make([]accounts.ID, len(entries))
+	for i, e := range entries {
+		froms[i] = e.Member
 	}
 	found, err := pendingWith(ctx, s.db, user, froms)
 	if err != nil {
@@ -344,8 +344,8 @@ func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 const (
 	// sweepBatch bounds a transaction of a job, so that it holds its locks only briefly.
 	sweepBatch = 100
-	// retention is how long SQL stores removed friends and closed requests. A device that is offline for
-	// less still gets the single removals.
+	// retention is the age of removed friends and closed requests when SQL deletes them. A device that was offline
+	// for less gets the single removals.
 	retention = 90 * 24 * time.Hour
 )
 

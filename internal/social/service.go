@@ -204,14 +204,14 @@ func (s *Service) FriendIDs(ctx context.Context, user accounts.ID) (_ []accounts
 	return slices.Collect(maps.Keys(all)), asKind(ctx, err)
 }
 
-// IsBlocked reports whether the user by blocks the user who.
+// IsBlocked reports whether the user by blocks other.
 func (s *Service) IsBlocked(ctx context.Context, by, other accounts.ID) (_ bool, err error) {
 	defer errs.Wrap(&err, "social.IsBlocked %s", by)
 	ok, err := s.rel.blocks.Has(ctx, by, other)
 	return ok, asKind(ctx, err)
 }
 
-// Blocked returns the users of the list whom that the user by blocks.
+// Blocked returns the users in others whom the user by blocks.
 func (s *Service) Blocked(ctx context.Context, by accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "social.Blocked %s", by)
 	found, err := s.rel.blocks.HasMany(ctx, by, others)
@@ -278,7 +278,7 @@ func (s *Service) Relations(ctx context.Context, user accounts.ID, others []acco
 	return out, nil
 }
 
-// probes is the share of calls of [Service.Between] that try Redis while it is unavailable: one in this many.
+// While Redis is unavailable, one of this many calls of [Service.Between] tries it.
 const probes = 16
 
 // Between returns the relations of two users to each other, in one round trip to Redis. While Redis is unavailable it

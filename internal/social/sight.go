@@ -12,7 +12,7 @@ import (
 // Sight is what a viewer may see of another user.
 type Sight struct {
 	Contact  bool // neither of the two blocks the other; without it the viewer sees no act of the other
-	Presence bool // whether a device of the other is connected, and acts of a device without its user
+	Presence bool // the viewer also sees whether a device of the other is connected, and what it does without its user
 }
 
 // sightOf returns what a viewer may see of a user. Each event, list and count that shows one user to another follows

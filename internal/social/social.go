@@ -64,7 +64,7 @@ type Friend struct {
 	Updated time.Time // last change of remark, tag or order
 }
 
-// cachedFriend is the form of a Friend in the cache; see Doc.Version before you change it.
+// cachedFriend is the form of a Friend in the cache. A change of it needs a new Doc.Version.
 type cachedFriend struct {
 	Remark  string `json:"remark,omitempty"`
 	Tag     string `json:"tag,omitempty"`
@@ -161,7 +161,7 @@ type pairState struct {
 	out, in   int       // pending requests, from the sender and to the addressee
 }
 
-// An answer is the outcome of a request.
+// An askResult is the result of a request.
 type askResult int
 
 const (
