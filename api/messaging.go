@@ -91,7 +91,7 @@ type Send struct {
 	ClientID string `json:"client_id" example:"8d1f-1" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9._-]+$" doc:"chosen by the client, once for each message; a retry with it is the same message"`
 	Content
 	ReplyTo int64       `json:"reply_to,omitempty" minimum:"1" doc:"the sequence number of a message in this chat"`
-	Forward *MessageRef `json:"forward,omitempty" doc:"a message to forward, which the caller can read; then set only kind, which is ignored"`
+	Forward *MessageRef `json:"forward,omitempty" doc:"the message to forward; the caller must see it. kind must be set but is ignored"`
 }
 
 // Sent is the response to a message that was stored.

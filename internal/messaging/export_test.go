@@ -66,7 +66,7 @@ func TestExport_HasAllVisibleData(t *testing.T) {
 			t.Errorf("the edited message is %+v", m)
 		}
 		if m := seen[With(eve).String()+" 1"]; m.Text != "by Eve" || m.Earlier != nil {
-			t.Errorf("what somebody else edited is %+v", m)
+			t.Errorf("another user's edit is %+v", m)
 		}
 		if m := seen[With(bob).String()+" 3"]; m.Recalled == nil || m.Text != "" || m.Earlier != nil {
 			t.Errorf("what was recalled is %+v", m)

@@ -144,7 +144,7 @@ func TestReaders_RefusedInLargeGroup(t *testing.T) {
 		g, who := w.crowd(size)
 		seq := w.mustSendIn(who[0], g, "Hello").Seq
 		_, err := w.Readers(t.Context(), who[0], In(g), seq)
-		wants(t, fmt.Sprint("readers where nobody of ", size, " has read"), err, want)
+		wants(t, fmt.Sprint("readers in a group of ", size, " without readers"), err, want)
 		for _, u := range who[1:] {
 			w.must(w.Mark(t.Context(), u, In(g), seq, 0))
 		}
@@ -525,7 +525,7 @@ func TestGroup_NewMemberGetsNoOlderMessages(t *testing.T) {
 				if size <= maxFanOut {
 					want["bob"], want["eve"] = want["open"], want["open"]
 				}
-				wants("said afterwards", want)
+				wants("sent afterwards", want)
 			})
 		})
 	}

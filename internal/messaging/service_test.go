@@ -406,10 +406,10 @@ func TestSend_InvalidMessageChangesNothing(t *testing.T) {
 		"another path, encoded": {Kind: api.MessageImage, Media: media("/v1/%2e%2e/x")},
 		"no path of the API":    {Kind: api.MessageImage, Media: media("/x")},
 		"other host":            {Kind: api.MessageImage, Media: media("//example.org/v1/x")},
-		"nobody's card":         {Kind: api.MessageCard, Card: &api.CardRef{User: "x"}},
+		"a card of no user":     {Kind: api.MessageCard, Card: &api.CardRef{User: "x"}},
 		"deep":                  {Kind: api.MessageCustom, Custom: &api.Custom{Type: "x", Data: []byte(deep)}},
 		"large":                 {Kind: api.MessageCustom, Custom: &api.Custom{Type: "x", Data: []byte(`"` + strings.Repeat("x", 8<<10) + `"`)}},
-		"nobody mentioned":      {Kind: api.MessageText, Text: "x", Mentions: []string{"x"}},
+		"a mention of no user":  {Kind: api.MessageText, Text: "x", Mentions: []string{"x"}},
 	} {
 		_, _, err := w.Send(t.Context(), who[0], With(who[1]), api.Send{ClientID: "x", Content: c})
 		if !errors.Is(err, ErrContent) && errs.KindOf(err) != errs.Invalid {

@@ -234,7 +234,7 @@ func TestPublish_WithoutNames(t *testing.T) {
 		}
 		w.exec("ALTER TABLE users RENAME TO lost")
 		if r := tell(t.Context(), who[2], who[3]); r.From != (api.Profile{ID: who[2].String()}) || r.To != (api.Profile{ID: who[3].String()}) {
-			t.Errorf("got %+v, want the ids, and nobody called deleted", r)
+			t.Errorf("got %+v, want the ids, and no user shown as deleted", r)
 		}
 		w.exec("ALTER TABLE lost RENAME TO users")
 	})

@@ -631,7 +631,7 @@ func TestChanges_OnlyThoseSinceVersion(t *testing.T) {
 			t.Errorf("the same again: got %+v, %v, want %+v", same, err, f)
 		}
 		_, err = w.UpdateFriend(ctx, ann, who[7], FriendUpdate{Remark: &remark})
-		w.fails("of nobody", err, ErrNoFriend)
+		w.fails("no user", err, ErrNoFriend)
 		w.must(w.Unfriend(ctx, ann, who[1]))
 		w.must(w.Unfriend(ctx, who[3], ann))
 		w.must(w.Block(ctx, who[4], ann))

@@ -389,7 +389,7 @@ func TestFriendship_EndToEnd(t *testing.T) {
 		w.fails("a friend asks", err, ErrAlready)
 		w.must(w.Block(ctx, ann, eve))
 		w.totals("one friend and a block", ann, Totals{Friends: 1, Blocks: 1})
-		w.totals("user who is blocked blocks nobody", eve, Totals{})
+		w.totals("blocked user", eve, Totals{})
 		agree(t, who, w, other)
 
 		w.must(w.Unfriend(ctx, ann, bob))

@@ -26,8 +26,8 @@ func TestPairState_AskResult(t *testing.T) {
 		err  error
 	}{
 		{"nothing is in the way", good, askNew, nil},
-		{"nobody is there", pairState{accepts: true}, 0, accounts.ErrNoUser},
-		{"nobody is there, and they had asked", pairState{pending: waits(them, time.Hour)}, 0, accounts.ErrNoUser},
+		{"no account", pairState{accepts: true}, 0, accounts.ErrNoUser},
+		{"no account, and a pending request", pairState{pending: waits(them, time.Hour)}, 0, accounts.ErrNoUser},
 		{"they are friends", with(func(b *pairState) { b.friends = true }), 0, ErrAlready},
 		{"they are friends, and no requests are taken", with(func(b *pairState) { b.friends, b.accepts = true, false }), 0, ErrAlready},
 		{"asked already", with(func(b *pairState) { b.pending = waits(me, time.Millisecond) }), askPending, nil},

@@ -130,7 +130,7 @@ func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 	t.Logf("%v; %d friends at the end", done, still)
 	for _, what := range actions {
 		if done[what] == 0 {
-			t.Errorf("nobody could %s: this proves little", what)
+			t.Errorf("no call of %s succeeded: this proves little", what)
 		}
 	}
 }
