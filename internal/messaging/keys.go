@@ -32,7 +32,7 @@ var (
 		keyspace.Doc{Purpose: "the order of a user's chats", MaxBytes: 1 << 20, Together: scriptKeys})
 
 	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:unread:{{uid}}",
-		keyspace.HashOf("chat → unread messages, and the end of its mute, Unix ms"),
+		keyspace.HashOf("chat → unread messages, and until when it is muted, Unix ms"),
 		keyspace.Expire(chatsTTL),
 		keyspace.Doc{Purpose: "the numbers of a user's unread messages", MaxBytes: 1 << 20, Together: scriptKeys})
 

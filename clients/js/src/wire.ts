@@ -1927,7 +1927,7 @@ export interface components {
              * @enum {string}
              */
             code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "card.not_drawn" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "connections.full" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "gateway.draining" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.requests_full" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "live.codec" | "live.cursor" | "live.full" | "live.no_media" | "live.node_away" | "live.not_allowed" | "live.off_air" | "live.offer_invalid" | "live.publishing" | "live.session_unknown" | "live.state_away" | "live.store_away" | "live.stream_unknown" | "live.title_invalid" | "live.too_many" | "live.too_many_viewers" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.busy" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.busy" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.guests_rate" | "room.is_admin" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.name_taken" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.password_tries" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.busy" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
-            /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
+            /** @example Check-in for this day is closed. Check in for today. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
             /**
@@ -2519,7 +2519,7 @@ export interface components {
              */
             client_id: string;
             custom?: components["schemas"]["Custom"];
-            /** @description a message to forward, which the caller can read; then set only kind, which is ignored */
+            /** @description the message to forward; the caller must see it. kind must be set but is ignored */
             forward?: components["schemas"]["MessageRef"];
             /**
              * @example text
@@ -2604,7 +2604,7 @@ export interface components {
              */
             client_id: string;
             custom?: components["schemas"]["Custom"];
-            /** @description a message to forward, which the caller can read; then set only kind, which is ignored */
+            /** @description the message to forward; the caller must see it. kind must be set but is ignored */
             forward?: components["schemas"]["MessageRef"];
             /**
              * @description the sender: an id, or external: and an external id
@@ -3763,9 +3763,9 @@ export interface operations {
     "blocks.list": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description next of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
@@ -3872,11 +3872,11 @@ export interface operations {
     "chats.list": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description next of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
-                /** @description the sync of an earlier answer */
+                /** @description sync of an earlier response */
                 since?: string;
             };
             header?: never;
@@ -3920,7 +3920,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -3956,7 +3956,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -3977,7 +3977,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -4016,12 +4016,12 @@ export interface operations {
     "chats.changes": {
         parameters: {
             query?: {
-                /** @description the rev up to which the caller has everything */
+                /** @description newest rev that the caller has */
                 since?: number;
             };
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -4062,7 +4062,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -4086,18 +4086,18 @@ export interface operations {
     "chats.messages": {
         parameters: {
             query?: {
-                /** @description messages with higher numbers, from 0 on all */
+                /** @description messages with higher numbers; 0: all */
                 after?: number;
                 /** @description messages on both sides of a number */
                 around?: number;
                 /** @description messages with lower numbers */
                 before?: number;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -4139,7 +4139,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -4179,12 +4179,12 @@ export interface operations {
     "chats.delete": {
         parameters: {
             query?: {
-                /** @description me: the caller alone does not see it any more; everybody: it is recalled */
+                /** @description me: hide it for the caller alone; everybody: recall it */
                 for?: "me" | "everybody";
             };
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -4207,7 +4207,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -4251,12 +4251,12 @@ export interface operations {
     "chats.file": {
         parameters: {
             query?: {
-                /** @description one of the thumbnails that the message tells of: about how long its longer side is; 0: the file */
+                /** @description about the longer side of the thumbnail, see thumbnails of the message; 0: the file */
                 side?: number;
             };
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -4287,7 +4287,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 emoji: string;
                 /** @description the message's number in the chat */
@@ -4325,7 +4325,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 emoji: string;
                 /** @description the message's number in the chat */
@@ -4363,7 +4363,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -4395,7 +4395,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -4434,7 +4434,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -4457,7 +4457,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
                 /** @description the message's number in the chat */
                 seq: number;
@@ -4480,7 +4480,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description u: and the other's id, or g: and the group's */
+                /** @description u: and the other user's id, or g: and the group's id */
                 chat: string;
             };
             cookie?: never;
@@ -4508,7 +4508,7 @@ export interface operations {
     "chats.export": {
         parameters: {
             query?: {
-                /** @description the next of the part before */
+                /** @description next of the previous part */
                 cursor?: string;
             };
             header?: never;
@@ -4561,13 +4561,13 @@ export interface operations {
     "chats.search": {
         parameters: {
             query: {
-                /** @description look in this chat alone */
+                /** @description search only this chat */
                 chat?: string;
-                /** @description the next of the answer before */
+                /** @description next of the previous response */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
-                /** @description what to look for */
+                /** @description words to search for */
                 q: string;
             };
             header?: never;
@@ -4739,13 +4739,13 @@ export interface operations {
     "checkin.board": {
         parameters: {
             query?: {
-                /** @description how many neighbours on either side */
+                /** @description number of neighbours on each side */
                 around?: number;
-                /** @description how many places */
+                /** @description maximum number of rows */
                 limit?: number;
-                /** @description all: everybody; friends: the caller's friends and the caller */
+                /** @description all: all users; friends: the caller's friends and the caller */
                 scope?: "all" | "friends";
-                /** @description 2026-W47 or 2026-11; the present one when absent */
+                /** @description 2026-W47 or 2026-11; absent: the current one */
                 season?: string;
             };
             header?: never;
@@ -4853,9 +4853,9 @@ export interface operations {
     "checkin.makeups": {
         parameters: {
             query?: {
-                /** @description the cursor of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how much of the history */
+                /** @description maximum number of history entries */
                 limit?: number;
             };
             header?: never;
@@ -4999,7 +4999,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description what transfers.link gave */
+                /** @description the token of a link from transfers.link */
                 link: string;
             };
             cookie?: never;
@@ -5020,11 +5020,11 @@ export interface operations {
     "friends.list": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description next of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
-                /** @description friends of this group alone */
+                /** @description only friends with this tag */
                 tag?: string;
             };
             header?: never;
@@ -5157,9 +5157,9 @@ export interface operations {
     "friends.changes": {
         parameters: {
             query?: {
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
-                /** @description the version that the caller has; 0 is the empty list of the beginning */
+                /** @description version of the caller's stored list; 0 for an empty list */
                 since?: number;
             };
             header?: never;
@@ -5233,11 +5233,11 @@ export interface operations {
     "friends.requests": {
         parameters: {
             query?: {
-                /** @description in: to the caller; out: of the caller */
+                /** @description in: requests to the caller; out: requests of the caller */
                 box?: "in" | "out";
-                /** @description the next of the page before */
+                /** @description next of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
@@ -7473,7 +7473,7 @@ export interface operations {
     "friends.relations": {
         parameters: {
             query: {
-                /** @description of users, separated by commas */
+                /** @description ids of users, separated by commas */
                 ids: string[];
             };
             header?: never;
@@ -9501,7 +9501,7 @@ export interface operations {
     "sessions.revoke_all": {
         parameters: {
             query?: {
-                /** @description true keeps this device logged in */
+                /** @description this device stays logged in */
                 others?: boolean;
             };
             header?: never;
@@ -9752,7 +9752,7 @@ export interface operations {
     "live.recordings": {
         parameters: {
             query?: {
-                /** @description next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 limit?: number;
             };
@@ -9948,7 +9948,7 @@ export interface operations {
     "live.list": {
         parameters: {
             query?: {
-                /** @description next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 limit?: number;
             };
@@ -9986,7 +9986,7 @@ export interface operations {
     "transfers.list": {
         parameters: {
             query?: {
-                /** @description next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
             };
             header?: never;
@@ -10469,9 +10469,9 @@ export interface operations {
     "users.search": {
         parameters: {
             query?: {
-                /** @description or this */
+                /** @description the user's address; or send id */
                 email?: string;
-                /** @description either this */
+                /** @description the user's id; or send email */
                 id?: string;
             };
             header?: never;

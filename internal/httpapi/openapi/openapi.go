@@ -3,7 +3,7 @@
 // In a compact document, parameters and successful responses that several operations have are in components. So are the
 // refusals that many operations share: an operation refers to one such response as its "default". Its other
 // refusals refer to the response of their status, with a list of codes as their description. The text of each code is
-// written once, in components.x-codes. The header X-Request-ID, which every response has, is only in those of refusals.
+// written once, in components.x-codes. The header X-Request-ID, which every response has, is only in those of shared refusals.
 package openapi
 
 import (
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -55,6 +56,7 @@ func Compact(document []byte) ([]byte, error) {
 	for _, op := range operations {
 		shareRefusals(op.responses(), common, responses, defaults, texts)
 	}
+	removeUnused(operations, responses)
 	components["parameters"], components["responses"], components["x-codes"] = parameters, responses, texts
 	return json.Marshal(doc)
 }
@@ -101,7 +103,11 @@ func Expand(document []byte) ([]byte, error) {
 		}
 		op.restoreCommon(doc)
 		for status, list := range codes {
-			all[status] = expanded(status, list, responses[status].(object), texts)
+			shared, ok := responses[status].(object)
+			if !ok {
+				shared = plainRefusal()
+			}
+			all[status] = expanded(status, list, shared, texts)
 		}
 	}
 	delete(doc, "security")
@@ -116,7 +122,9 @@ func expanded(status string, codes []string, shared, texts object) object {
 		lines[i] = fmt.Sprintf("`%s`: %s", code, texts[code])
 	}
 	slices.Sort(lines)
-	return object{"description": strings.Join(lines, "\n\n"), "headers": shared["headers"], "content": shared["content"], "x-codes": codes}
+	headers := object{everyHeader: object{"$ref": headerRef + everyHeader}}
+	maps.Copy(headers, shared["headers"].(object))
+	return object{"description": strings.Join(lines, "\n\n"), "headers": headers, "content": shared["content"], "x-codes": codes}
 }
 
 func decode(document []byte) (doc object, err error) {
@@ -132,8 +140,11 @@ type described struct{ fields object }
 // omitCommon removes the security that most operations have, which becomes that of the document, and the header of every
 // response. restoreCommon reverts it.
 func (o described) omitCommon(doc object) {
-	if list := o.fields["security"].([]any); len(list) > 0 {
+	list := o.fields["security"].([]any)
+	if doc["security"] == nil && len(list) > 0 {
 		doc["security"] = list
+	}
+	if reflect.DeepEqual(list, doc["security"]) {
 		delete(o.fields, "security")
 	}
 	for status, r := range o.responses() {
@@ -303,6 +314,10 @@ func shareRefusals(responses object, common map[refused]bool, shared object, def
 		}
 		to[r.status] = append(to[r.status], r.code)
 	}
+	headers := object{} // of the shared refusals
+	for status := range byDefault {
+		maps.Copy(headers, responses[status].(object)["headers"].(object))
+	}
 	for status := range responses {
 		if status < "400" || stays[status] {
 			continue
@@ -311,6 +326,8 @@ func shareRefusals(responses object, common map[refused]bool, shared object, def
 			first := maps.Clone(responses[status].(object))
 			delete(first, "x-codes")
 			first["description"] = statusText(status)
+			first["headers"] = maps.Clone(first["headers"].(object))
+			delete(first["headers"].(object), everyHeader)
 			shared[status] = first
 		}
 		delete(responses, status)
@@ -324,14 +341,41 @@ func shareRefusals(responses object, common map[refused]bool, shared object, def
 	}
 	content := mustEncode(byDefault)
 	if defaults[content] == "" {
-		defaults[content] = freeName(shared, "Refusals")
+		defaults[content] = freeName(shared, "Common")
 		shared[defaults[content]] = object{
 			"description": defaultText(byDefault),
-			"headers":     object{everyHeader: object{"$ref": headerRef + everyHeader}},
-			"content":     object{problemMedia: object{"schema": object{"$ref": problemRef}}},
+			"headers":     headers,
+			"content":     plainRefusal()["content"],
 		}
 	}
 	responses["default"] = object{"$ref": responseRef + defaults[content]}
+}
+
+// plainRefusal returns the headers and the content of most refusals.
+func plainRefusal() object {
+	return object{
+		"headers": object{},
+		"content": object{problemMedia: object{"schema": object{"$ref": problemRef}}},
+	}
+}
+
+// removeUnused removes the shared responses of statuses that no operation lists, unless they are special: Expand restores
+// plain ones.
+func removeUnused(operations []described, shared object) {
+	used := map[string]bool{}
+	for _, op := range operations {
+		for status, r := range op.responses() {
+			used[status] = used[status] || r.(object)["$ref"] != nil
+		}
+	}
+	for status, r := range shared {
+		o := maps.Clone(r.(object))
+		isOfStatus := o["description"] == statusText(status)
+		delete(o, "description")
+		if isOfStatus && !used[status] && reflect.DeepEqual(o, plainRefusal()) {
+			delete(shared, status)
+		}
+	}
 }
 
 // defaultText lists codes by status.
