@@ -28,8 +28,8 @@ TEST = STOA_TEST_RUN=$$(date +%s) CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURD
 test: deps ## Run the tests of what has changed, with real engines and the race detector; in a fresh clone, every test
 	$(TEST) $(PACKAGES)
 
-test-all: deps ## Run every test, in random order
-	$(TEST) -count=1 -shuffle=on $(PACKAGES)
+test-all: deps ## Run every test, in random order, and the hazards of check-in
+	$(TEST) -tags hazards -count=1 -shuffle=on $(PACKAGES)
 
 # Half of the runs use a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e". HARSH=1 stops the
 # processes of every run most of the time. Use it for one package at a time: HARSH=1 RUNS=1 PACKAGES=./lib/lease
@@ -113,7 +113,7 @@ hazards: ## Hold the cache, and others, against all hazards at full size; takes 
 	cd bench/hazards && go test -v -timeout 60m .
 
 hazards-checkin: ## Play what can make a streak lie, on Stoa and on the design that it began with
-	go test -v ./internal/checkin/hazards
+	go test -tags hazards -v ./internal/checkin/hazards
 
 deps: ## Install what the tests need (Debian, Ubuntu)
 	@scripts/deps.sh

@@ -138,7 +138,7 @@ func findProse() (byFile map[string][]finding, err error) {
 			return err
 		case d.IsDir() && (len(name) > 1 && d.Name()[0] == '.' || slices.Contains(skippedFolders, d.Name()) || name == "docs/reference"):
 			return fs.SkipDir
-		case !slices.Contains([]string{".go", ".ts", ".tsx", ".md"}, path.Ext(name)) || strings.HasSuffix(name, ".zh-CN.md"):
+		case !slices.Contains([]string{".go", ".ts", ".tsx", ".md"}, path.Ext(name)) || strings.HasSuffix(name, ".zh-CN.md") || strings.HasSuffix(name, ".d.ts"): // .d.ts is generated
 			return nil
 		}
 		group.Go(func() error {

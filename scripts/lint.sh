@@ -35,6 +35,7 @@ done
 check "go vet" scripts/in-workspace.sh go vet $packages
 # shellcheck disable=SC2086
 check "staticcheck" scripts/in-workspace.sh go run "$staticcheck" $packages
+check "go vet (internal/checkin/hazards)" scripts/in-workspace.sh go vet -tags hazards ./internal/checkin/hazards
 check "go vet (bench/hazards)" env GOWORK=off go -C bench/hazards vet ./...
 check "staticcheck (bench/hazards)" env -C bench/hazards GOWORK=off go run "$staticcheck" ./...
 check "go build (keyvet)" scripts/in-workspace.sh go build -o "$tmp/keyvet" ./lib/keyspace/keyvet/cmd/keyvet

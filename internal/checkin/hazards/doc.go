@@ -3,5 +3,5 @@
 // cannot fail is therefore found. The package has tests only. They write the results to docs/checkin-hazards.md.
 //
 // origin_test.go is the design, and stoa_test.go has whole servers; each has a real redis-server and SQL.
-// hazards_test.go has the scenarios.
+// hazards_test.go has the scenarios. All of them need the build tag hazards: make hazards-checkin.
 package hazards

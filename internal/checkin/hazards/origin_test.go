@@ -1,3 +1,5 @@
+//go:build hazards
+
 package hazards
 
 import (
