@@ -4,16 +4,16 @@ package api
 const (
 	RequestPending   = "pending"
 	RequestAccepted  = "accepted"
-	RequestRefused   = "refused"   // by the recipient, or because the recipient blocked the sender
-	RequestWithdrawn = "withdrawn" // by the sender, or because the sender blocked the recipient
+	RequestRefused   = "refused"   // by the receiver, or because the receiver blocked the sender
+	RequestWithdrawn = "withdrawn" // by the sender, or because the sender blocked the receiver
 	RequestExpired   = "expired"
 )
 
 // FriendRequestNew sends a friend request: POST /v1/friends/requests.
 type FriendRequestNew struct {
-	User    string `json:"user,omitempty" example:"V1StGXR8_Z5j" doc:"id of the recipient, or send card instead"`
-	Card    string `json:"card,omitempty" doc:"token of the recipient's card, instead of user"`
-	Message string `json:"message,omitempty" maxLength:"200" doc:"shown to the recipient"`
+	User    string `json:"user,omitempty" example:"V1StGXR8_Z5j" doc:"id of the receiver, or send card instead"`
+	Card    string `json:"card,omitempty" doc:"token of the receiver's card, instead of user"`
+	Message string `json:"message,omitempty" maxLength:"200" doc:"shown to the receiver"`
 	Source  string `json:"source,omitempty" maxLength:"20" pattern:"^[a-z0-9_]*$" doc:"where the users met, such as search, room or group; card for a scanned card"`
 	Remark  string `json:"remark,omitempty" maxLength:"40" doc:"the caller's name for the friend"`
 	Tag     string `json:"tag,omitempty" maxLength:"20" doc:"the caller's tag for the friend"`

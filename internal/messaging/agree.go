@@ -247,7 +247,7 @@ func (s *Service) suspectRedis(ctx context.Context, err error) {
 // no longer trusted.
 const maxCachedChats = 10_000
 
-// maxLoadBatch is the number of users whose chats one statement reads. Each may have thousands.
+// maxLoadBatch is the largest number of users whose chats one statement reads. Each may have thousands.
 const maxLoadBatch = 16
 
 // newLoader returns the committer that loads all chats of users whose chats Redis does not have. If Redis is

@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// maxEraseChats is the number of a user's chats that one transaction erases.
+// maxEraseChats is the largest number of a user's chats that one transaction erases.
 const maxEraseChats = 50
 
 // Erase removes the user's messages, reactions and settings. In other members' chats the user's messages keep their seq

@@ -189,8 +189,8 @@ func (s *Service) groupEvents(id groups.ID, typ string, reached api.ChatStands, 
 	return batch
 }
 
-// MaySubscribe refuses a user who may not receive the messages of a channel. The channel is api.GroupChannel of a group
-// that the user is in. It returns ErrChat or ErrStore.
+// MaySubscribe returns ErrChat if a user may not receive the messages of a channel, which is api.GroupChannel of a
+// group. It returns ErrStore if SQL fails.
 func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error {
 	id, group, err := subscription(user, channel)
 	if err != nil {

@@ -90,7 +90,7 @@ func (p progress) merge(to progress) progress {
 	return to
 }
 
-// pendingProgress are the groups whose progress this node has not published yet. They are large groups with new
+// pendingProgress has the groups whose progress this node has not published yet. They are large groups with new
 // messages, and any group whose commits reached Redis late. If the node dies first, its unsent events are lost; see
 // above.
 type pendingProgress struct {

@@ -40,7 +40,7 @@ const (
 	redisBudget    = 100 * time.Millisecond
 	embeddedBudget = 2 * time.Second
 
-	// maxLatest is the number of messages of a chat that Redis has.
+	// maxLatest is the largest number of messages of a chat that Redis stores.
 	maxLatest = 100
 
 	// putChunk is the number of chats that one script writes.

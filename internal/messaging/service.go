@@ -139,8 +139,8 @@ func New(ctx context.Context, cfg Config) *Service {
 	return s
 }
 
-// Run commits messages and marks, loads lists of chats and keeps Redis complete until ctx ends. Then it finishes what
-// has been submitted.
+// Run commits messages and marks, loads lists of chats and keeps Redis complete until ctx ends. Then it finishes
+// the submitted work.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	// The projection runs longer than the committers, to settle their last batches.
 	settle, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -217,7 +217,7 @@ func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api
 
 // Post is [Service.Send] for the backend. It ignores the receiver's policy, and a mute of the sender in a group. A
 // block between the two users still refuses the message. After-hooks receive the message, before-hooks do not. A system
-// message has only a text. It appears in the name of from, who need not know of it.
+// message has only a text. It names from as its sender.
 func (s *Service) Post(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, duplicate bool, err error) {
 	defer errs.Wrap(&err, "messaging.Post %s", from)
 	return s.send(ctx, from, to, in, true)

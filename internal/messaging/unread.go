@@ -53,7 +53,8 @@ func (c *conversation) uncount(seqs ...int64) {
 	c.uncounted = slices.Compact(all)
 }
 
-// updateUncounted updates which messages need no reading by a message that is new or has changed.
+// updateUncounted adds a new or changed message if it needs no reading, and removes messages that are no longer among
+// the latest.
 func (c *conversation) updateUncounted(m message) {
 	if m.needsNoReading() {
 		c.uncount(m.seq)

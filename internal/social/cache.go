@@ -54,7 +54,7 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 				return blockersAmong(ctx, db, user, others)
 			},
 		}),
-		// It is never asked about single members, so it needs no Pick.
+		// No caller checks single members, so it needs no Pick.
 		pending: collection.NewZSet(rt, pendingKeys, set, collection.ZSetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]float64, error) {
 				return allPending(ctx, db, user)

@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// record writes the notices about d's requests. The notice of a request leaves the addressee's list when the request
-// ends. An expired request is never listed.
+// record writes the notices about d's requests. The notice of a request leaves the receiver's list when the request
+// ends. The notice of an expired request expires by itself.
 func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if s.notices == nil {
 		return nil

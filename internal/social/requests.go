@@ -19,8 +19,8 @@ import (
 
 // Asking is a friend request from its sender's view.
 type Asking struct {
-	User    accounts.ID // the addressee; set either this
-	Card    string      // or the token of the addressee's card
+	User    accounts.ID // the receiver; set either this
+	Card    string      // or the token of the receiver's card
 	Message string
 	Source  string // where the two met; "card" with a card
 	Remark  string // the sender's remark for the friend
@@ -234,7 +234,7 @@ func (s *Service) requestOf(ctx context.Context, id RequestID, mayEnd func(Reque
 // closeRequest ends a pending request under the locks of both users. It returns ErrClosed if the request is no longer
 // pending.
 func (s *Service) closeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, id RequestID, state State) error {
-	r, err := selectRequest(ctx, tx, id) // its sender and addressee never change
+	r, err := selectRequest(ctx, tx, id) // its sender and receiver never change
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, lim
 }
 
 // PendingBetween returns the pending requests between user and others, by the other user. relations are the results of
-// [Service.Relations]. SQL is not asked about friends and users whom user blocks, because no request can be pending
+// [Service.Relations]. It reads no rows for friends and users whom user blocks, because no request can be pending
 // with them.
 func (s *Service) PendingBetween(ctx context.Context, user accounts.ID, others []accounts.ID, relations []Relation) (_ map[accounts.ID]Request, err error) {
 	defer errs.Wrap(&err, "social.PendingBetween %s", user)

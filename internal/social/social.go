@@ -43,8 +43,8 @@ type State int
 const (
 	Pending   State = iota
 	Accepted        // the two became friends
-	Refused         // by the addressee, or because the addressee blocked the sender or was erased
-	Withdrawn       // by the sender, or because the sender blocked the addressee or was erased
+	Refused         // by the receiver, or because the receiver blocked the sender or was erased
+	Withdrawn       // by the sender, or because the sender blocked the receiver or was erased
 	Expired
 )
 
@@ -57,7 +57,7 @@ func (s State) String() string {
 type Friend struct {
 	User    accounts.ID
 	Remark  string // the user's name for the friend
-	Tag     string // the user's group for them
+	Tag     string // the user's tag for the friend
 	Source  string // where the two met
 	Order   int    // lists have lower ones first, and the newest friend first among equal ones
 	Since   time.Time
@@ -149,16 +149,16 @@ func (c Settings) Validate() error {
 		within("blocks", c.Blocks))
 }
 
-// pairState has the rows of SQL about the sender and the addressee of a new request.
+// pairState has the rows of SQL about the sender and the receiver of a new request.
 type pairState struct {
-	exists    bool // the addressee has an account that is not deleted
-	accepts   bool // the addressee accepts requests
+	exists    bool // the receiver has an account that is not deleted
+	accepts   bool // the receiver accepts requests
 	friends   bool
-	youBlock  bool      // the sender has blocked the addressee
-	theyBlock bool      // the addressee has blocked the sender
+	youBlock  bool      // the sender has blocked the receiver
+	theyBlock bool      // the receiver has blocked the sender
 	pending   Request   // between the two, in either direction; zero: none
-	cooldown  time.Time // end of the sender's cooldown for this addressee
-	out, in   int       // pending requests, from the sender and to the addressee
+	cooldown  time.Time // end of the sender's cooldown for this receiver
+	out, in   int       // pending requests, from the sender and to the receiver
 }
 
 // An askResult is the result of a request.
@@ -180,7 +180,7 @@ func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (askRes
 		return 0, ErrAlready
 	case waits && b.pending.From == from:
 		return askPending, nil
-	case waits: // the addressee has sent a request already, so its settings do not matter
+	case waits: // the receiver has sent a request already, so its settings do not matter
 		return askMutual, nil
 	case b.youBlock:
 		return 0, ErrYouBlock

@@ -1,10 +1,15 @@
 package wholeserver
 
 import (
+	"os"
+	"strings"
 	"testing"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -53,5 +58,36 @@ func TestSecret_RotatesNodeByNode(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// The SQL statements of docs/operate.md let a node with a new secret start, and sessions stay valid.
+func TestSecret_LostOneIsReplaced(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operate.md")
+	must(t, err)
+	_, chapter, found := strings.Cut(string(page), "\n### A lost secret\n")
+	_, block, _ := strings.Cut(chapter, "\n```sql\n")
+	statements, _, _ := strings.Cut(block, "\n```\n")
+	if !found || strings.Count(statements, ";") != 2 {
+		t.Fatalf("the page has the statements %q", statements)
+	}
+	dir := t.TempDir()
+	var tokens api.Tokens
+	run := func(name, secret string, story func(t *testing.T, s *testkit.Server)) {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				story(t, testkit.Start(t, func(c *app.Config) { c.Data, c.Secret = dir, secret }))
+			})
+		})
+	}
+	run("before", "the lost secret, which is long enough", func(t *testing.T, s *testkit.Server) { tokens = s.SignUp(t, "UTC").Tokens() })
+	db := sqldbtest.Open(t, sqldb.Config{Dir: dir})
+	for statement := range strings.SplitSeq(strings.TrimSuffix(statements, ";"), ";\n") {
+		_, err := db.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	run("after", "the new secret, which is long as well", func(t *testing.T, s *testkit.Server) {
+		_, err := s.Client(t, client.WithTokens(tokens)).Me(t.Context())
+		must(t, err)
 	})
 }
