@@ -22,13 +22,8 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"friends"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: requestLimit,
 		Summary:     "Send a friend request",
-<<<<<<< ours
-		Description: "The recipient is named by id or by the token of their card. If the recipient has already sent the caller a request, the two become friends immediately. A blocked sender gets the same refusal as a sender to a user who accepts no requests. Limited to 60 requests a minute.",
-		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postRequest)
-=======
 		Description: "The receiver is named by id or by the token of their card. If the receiver has already sent the caller a request, the two become friends immediately. A blocked sender gets the same refusal as a sender to a user who accepts no requests. Limited to 60 requests a minute.",
-		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postRequest)
->>>>>>> theirs
+		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
 		Summary:     "List pending friend requests",
 		Description: "Newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
