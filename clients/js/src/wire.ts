@@ -1148,9 +1148,9 @@ export interface components {
             tag?: string;
         };
         FriendRequestNew: {
-            /** @description token of the recipient's card, instead of user */
+            /** @description token of the receiver's card, instead of user */
             card?: string;
-            /** @description shown to the recipient */
+            /** @description shown to the receiver */
             message?: string;
             /** @description the caller's name for the friend */
             remark?: string;
@@ -1159,7 +1159,7 @@ export interface components {
             /** @description the caller's tag for the friend */
             tag?: string;
             /**
-             * @description id of the recipient, or send card instead
+             * @description id of the receiver, or send card instead
              * @example V1StGXR8_Z5j
              */
             user?: string;
