@@ -57,8 +57,6 @@ func browse(t *testing.T, url string) *tab {
 			chromedp.NoSandbox, // the sandbox does not start as root, and many containers run as root
 			chromedp.Flag("disable-component-update", true),
 			chromedp.Flag("disable-quic", true),
-			// Animations of the page would take a quarter of a processor for each tab, because no GPU draws them.
-			chromedp.Flag("force-prefers-reduced-motion", true),
 			chromedp.Flag("use-fake-device-for-media-stream", true), // a fake microphone that beeps
 			chromedp.Flag("use-fake-ui-for-media-stream", true),     // a user who allows it
 		)...)
