@@ -169,7 +169,7 @@ func (o described) responses() object { return o.fields["responses"].(object) }
 
 // operationsOf returns all operations in the order of their paths and methods.
 func operationsOf(doc object) (all []described) {
-	paths := doc["paths"].(object)
+	paths, _ := doc["paths"].(object) // a node may have no operation
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		methods := paths[path].(object)
 		for _, method := range slices.Sorted(maps.Keys(methods)) {

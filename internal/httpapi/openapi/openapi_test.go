@@ -89,3 +89,13 @@ func TestExpand_RevertsCompact(t *testing.T) {
 		t.Errorf("the parameter is not shared: %s", compacted)
 	}
 }
+
+func TestCompact_AcceptsADocumentWithoutOperations(t *testing.T) {
+	compacted, err := Compact([]byte(`{"components":{"schemas":{}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole, err := Expand(compacted); err != nil || string(whole) != `{"components":{"schemas":{}}}` {
+		t.Errorf("got %s, %v", whole, err)
+	}
+}
