@@ -678,7 +678,7 @@ func TestRedisFirst_ChecksDurabilityOnceRedisIsBack(t *testing.T) {
 	defer stop()
 	asked.Go(func() { s.checkins.run(ctx) })
 	server.Restart()
-	eventually.True(t, "redis has been asked", func() bool { return strings.Contains(told.String(), "has told what it may lose") })
+	eventually.True(t, "redis has been asked", func() bool { return strings.Contains(told.String(), "durability of redis checked") })
 	if !strings.Contains(told.String(), "has appendfsync everysec") {
 		t.Errorf("got %s", told.String())
 	}
