@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -57,7 +58,7 @@ func (b *Box) Newest(ctx context.Context, to string) (_ []Sent, err error) {
 	mails, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (m Sent, err error) {
 		var at int64
 		err = rows.Scan(&m.To, &m.Subject, &m.Text, &at)
-		m.At = sqldb.Time(at)
+		m.At = api.At(sqldb.Time(at))
 		m.Code = sixDigits.FindString(m.Text)
 		return m, err
 	})

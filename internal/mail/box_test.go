@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, int(5*time.Millisecond), time.UTC)
+var noon = time.Date(2026, 3, 1, 12, 0, 0, int(250*time.Millisecond), time.UTC)
 
 func atNoon(cfg *sqldb.Config) { cfg.Now = func() time.Time { return noon } }
 
@@ -36,9 +37,9 @@ func TestBox_ReturnsMailsNewestFirst(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			first := Sent{"ann@example.org", "First", "482913 is your code, not 4829131 nor 12345.", noon, "482913"}
-			bob := Sent{"Bob@example.org", "Grüße 你好 🙂", "It's <b>you</b>", noon, ""}
-			second := Sent{"ann@example.org", "Second", "ref 99, then 000001.", noon, "000001"}
+			first := Sent{"ann@example.org", "First", "482913 is your code, not 4829131 nor 12345.", api.At(noon), "482913"}
+			bob := Sent{"Bob@example.org", "Grüße 你好 🙂", "It's <b>you</b>", api.At(noon), ""}
+			second := Sent{"ann@example.org", "Second", "ref 99, then 000001.", api.At(noon), "000001"}
 			for to, want := range map[string][]Sent{
 				"": {second, bob, first}, "ann@example.org": {second, first}, "BOB@example.org": {bob}, "eve@example.org": {},
 			} {
@@ -130,7 +131,7 @@ func TestPage_ShowsMailsWithoutScripts(t *testing.T) {
 	}
 	for _, want := range []string{
 		`<p class="code">482913</p>`, `<h2>&lt;script&gt;alert(1)`, `href="?to=bob%2bx%40example.org"`,
-		`<time datetime="2026-03-01T12:00:00.005Z">1 Mar 2026, 12:00:00 UTC</time>`,
+		`<time datetime="2026-03-01T12:00:00.250Z">1 Mar 2026, 12:00:00 UTC</time>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %s:\n%s", want, body)
@@ -192,7 +193,7 @@ func TestHandler_ServesJSON(t *testing.T) {
 	if err := box.Send(t.Context(), Message{"ann@example.org", "Your code", "482913 is your code."}); err != nil {
 		t.Fatal(err)
 	}
-	want := []map[string]any{{"to": "ann@example.org", "subject": "Your code", "text": "482913 is your code.", "at": "2026-03-01T12:00:00.005Z", "code": "482913"}}
+	want := []map[string]any{{"to": "ann@example.org", "subject": "Your code", "text": "482913 is your code.", "at": "2026-03-01T12:00:00.250Z", "code": "482913"}}
 	for url, accept := range map[string]string{"/dev/mail.json?to=ann@example.org": "*/*", "/dev/mail": "application/json", "/dev/mail.json": ""} {
 		rec := get(t, h, url, accept)
 		var got []map[string]any

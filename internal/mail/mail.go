@@ -6,11 +6,12 @@ import (
 	"fmt"
 	netmail "net/mail"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/stoa-dev/stoa/api"
 )
 
 // ErrRefused reports a message that every retry would fail to send: it is malformed, or the server refused it
@@ -44,11 +45,11 @@ func (None) Send(context.Context, Message) error {
 
 // Sent is a mail in the development box.
 type Sent struct {
-	To      string    `json:"to"`
-	Subject string    `json:"subject"`
-	Text    string    `json:"text"`
-	At      time.Time `json:"at"`             // UTC, to the millisecond
-	Code    string    `json:"code,omitempty"` // the first six-digit number in Text
+	To      string   `json:"to"`
+	Subject string   `json:"subject"`
+	Text    string   `json:"text"`
+	At      api.Time `json:"at"`
+	Code    string   `json:"code,omitempty"` // the first six-digit number in Text
 }
 
 // ASCII returns an address with its domain in the form of mail servers: in lower case, and "xn--…" instead of
