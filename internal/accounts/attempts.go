@@ -21,11 +21,11 @@ import (
 //
 //	for one address, from one client network             Limits.LoginFails
 //	for one address, from all unknown client networks    unknownFails times as many
-//	from one client network, for all addresses           Limits.HouseholdFails
-//	a logged-in user who confirms the password      Limits.LoginFails, for each device
+//	from one client network, for all addresses           Limits.ClientNetFails
+//	a logged-in user who confirms the password           Limits.LoginFails, for each device
 //
-// A client network is known to an account that has registered or logged in from it. So an attacker who knows an address can
-// lock log-in only for unknown client networks, not for the owner's client networks or logged-in devices.
+// A client network is known to an account that has registered or logged in from it. So an attacker who knows an address
+// can lock log-in only for unknown client networks, not for the owner's client networks or logged-in devices.
 
 // unknownFails is the limit of all unknown client networks together, as a multiple of the limit of one client network.
 const unknownFails = 10

@@ -301,8 +301,8 @@ func TestTrail_FailuresWithoutAccountAreNotStored(t *testing.T) {
 	})
 }
 
-// A try that the count of all unknown client networks refuses was not checked: it counts neither for the address from that
-// client network nor for the client network.
+// A try that the count of all unknown client networks refuses was not checked: it counts neither for the address from
+// that client network nor for the client network.
 func TestLock_RefusedTryCountsNowhere(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginLock: time.Hour}}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse")

@@ -14,8 +14,8 @@ const (
 	maxStrayClientNets = 10_000
 )
 
-// strays counts unknown access tokens by client network and minute. Each one costs a read of Redis and of SQL, and no limit
-// of an operation applies without a caller. Tokens of existing sessions, even expired ones, do not count.
+// strays counts unknown access tokens by client network and minute. Each one costs a read of Redis and of SQL, and no
+// limit of an operation applies without a caller. Tokens of existing sessions, even expired ones, do not count.
 type strays struct {
 	full   atomic.Bool // a client network has exceeded maxStrays in this minute
 	mu     sync.Mutex

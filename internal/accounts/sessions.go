@@ -301,9 +301,9 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inF
 // slowAnswer is the delay after which the ten seconds start with the response. Clients retry after three seconds.
 const slowAnswer = time.Second
 
-// startReplayWindow starts the replay window of a rotated token when the pair may have reached a client; err is the result of
-// the transaction. If no response reached a client, the window starts with the first retry: until then the token is as
-// safe as a current one.
+// startReplayWindow starts the replay window of a rotated token when the pair may have reached a client; err is the
+// result of the transaction. If no response reached a client, the window starts with the first retry: until then the
+// token is as safe as a current one.
 func (s *Service) startReplayWindow(ctx context.Context, rotated *sessionRow, err error) {
 	switch {
 	case rotated == nil:

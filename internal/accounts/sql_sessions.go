@@ -130,8 +130,8 @@ func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time
 	})
 }
 
-// sessionsPerStatement is the number of sessions of several users per statement. A statement names both parts of each key,
-// because SQLite and MySQL write lists of pairs differently.
+// sessionsPerStatement is the number of sessions of several users per statement. A statement names both parts of each
+// key, because SQLite and MySQL write lists of pairs differently.
 const sessionsPerStatement = 100
 
 // keyCondition returns the condition for up to sessionsPerStatement keys, and its arguments.
@@ -157,8 +157,8 @@ func selectFacts(ctx context.Context, q sqldb.Querier, keys []sessionKey) (map[s
 	})
 }
 
-// updateUsed stores the last use of up to sessionsPerStatement sessions whose stored use is older than before. All nodes lock
-// the rows in the order of their keys.
+// updateUsed stores the last use of up to sessionsPerStatement sessions whose stored use is older than before. All
+// nodes lock the rows in the order of their keys.
 func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.Time) error {
 	slices.SortFunc(batch, func(a, b lastUse) int {
 		return cmp.Or(a.key.A.Compare(b.key.A), a.key.B.Compare(b.key.B))

@@ -15,8 +15,8 @@ type Standing struct {
 	Presence Audience
 }
 
-// IsUnavailable reports whether the user cannot log in, because the account is deleted or banned.
-func (s Standing) IsUnavailable() bool { return s.Deleted || s.Banned }
+// IsInactive reports whether the user cannot log in, because the account is deleted or banned.
+func (s Standing) IsInactive() bool { return s.Deleted || s.Banned }
 
 // Standings returns the state of up to 500 users that exist or existed. It reads SQL in the caller's transaction, so
 // that rules may depend on it.

@@ -15,8 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 )
 
-// change names a user whose data in SQL may have something that Redis lacks: rows of the log, a grant, another zone. The
-// projection computes the user's state from SQL and writes it; see [projection.Projection.Renew].
+// change names a user whose data in SQL may have something that Redis lacks: rows of the log, a grant, another zone.
+// The projection computes the user's state from SQL and writes it; see [projection.Projection.Renew].
 type change struct {
 	user accounts.ID
 	days []civil.Day // rows of the log; none: only what follows from the others has changed

@@ -65,7 +65,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	}
 	row := makeup{user: user, month: streak.MonthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
 	key := rowKey{user, day}
-	if err := s.withSQL(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
+	if err := s.askBackend(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
 		return MakeupResult{}, err
 	}
 	// SQL decides. It needs all acknowledged check-ins, unless the claims are unreadable.

@@ -219,8 +219,8 @@ func (l *streamLog) divide(rows []request, a *ahead) (first, rest []request) {
 	return first, rest
 }
 
-// claimAndPublish claims and publishes rows and returns the rows of the claims. Signed days without a claim are unclaimed, because
-// SQL has them. After an error, all rows are unclaimed, and Redis may have them or not.
+// claimAndPublish claims and publishes rows and returns the rows of the claims. Signed days without a claim are
+// unclaimed, because SQL has them. After an error, all rows are unclaimed, and Redis may have them or not.
 func (l *streamLog) claimAndPublish(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, unclaimed []request, err error) {
 	var published error
 	var both sync.WaitGroup

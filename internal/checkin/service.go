@@ -175,16 +175,16 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock,
 	defer errs.Wrap(&err, "checkin.Mark %s", user)
 	now := s.now()
 	r := tap(user, clock, clock.Today(now), now, act, requestID)
-	if err := s.withSQL(ctx, r); err != nil {
+	if err := s.askBackend(ctx, r); err != nil {
 		return Result{}, err
 	}
 	out, err := s.submit(ctx, r)
 	return out.Result, err
 }
 
-// withSQL calls the before-hook of the app's own backend for a check-in or a make-up. It returns webhooks.ErrRefused if the
-// backend refuses, and webhooks.ErrUnavailable if it does not respond.
-func (s *Service) withSQL(ctx context.Context, r request) error {
+// askBackend calls the before-hook of the app's own backend for a check-in or a make-up. It returns webhooks.ErrRefused
+// if the backend refuses, and webhooks.ErrUnavailable if it does not respond.
+func (s *Service) askBackend(ctx context.Context, r request) error {
 	if !s.hooks.Asks(api.BeforeCheckin) {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clo
 	if r.late, err = s.rules.late(clock, now, day); err != nil {
 		return Result{}, err
 	}
-	if err := s.withSQL(ctx, r); err != nil {
+	if err := s.askBackend(ctx, r); err != nil {
 		return Result{}, err
 	}
 	out, err := s.submit(ctx, r)

@@ -58,7 +58,7 @@ func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now 
 	standings, err := accounts.Standings(ctx, q, makers...)
 	return slices.DeleteFunc(links, func(l Link) bool {
 		m, in := members[l.By]
-		return !in || m.Role.may(invite, g) != nil || standings[l.By].IsUnavailable()
+		return !in || m.Role.may(invite, g) != nil || standings[l.By].IsInactive()
 	}), err
 }
 

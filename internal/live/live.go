@@ -212,8 +212,8 @@ type Holder struct {
 	seat seat   // of a ticket
 }
 
-// UserID implements web.Caller. Rate limits count by it. Callers of one client network with the same kind of key count as
-// one. So viewers cannot use up the limits of the publisher, of other viewers or of other nodes.
+// UserID implements web.Caller. Rate limits count by it. Callers of one client network with the same kind of key count
+// as one. So viewers cannot use up the limits of the publisher, of other viewers or of other nodes.
 func (h *Holder) UserID() string { return h.Stream.String() + string(h.kind) + hashOf(h.from) }
 
 // seat is the right behind a ticket: a viewer's membership of a room.

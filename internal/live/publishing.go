@@ -174,7 +174,7 @@ func (s *Service) claim(ctx context.Context, p *publication, token int64) error 
 		if err != nil {
 			return err
 		}
-		if standing, known := owner[st.Owner]; !known || standing.IsUnavailable() {
+		if standing, known := owner[st.Owner]; !known || standing.IsInactive() {
 			return ErrStream
 		}
 		newest, err := claim(ctx, tx, p.stream, token, p.began)

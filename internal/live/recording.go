@@ -74,8 +74,8 @@ func (s *Service) record(st Stream, p *publication) *localRecording {
 	return t
 }
 
-// finishRecording stores a recording as a file of the owner. A recording that cannot be stored now remains for the next start
-// of a node. The same applies if storing takes longer than stopTime after base has ended.
+// finishRecording stores a recording as a file of the owner. A recording that cannot be stored now remains for the next
+// start of a node. The same applies if storing takes longer than stopTime after base has ended.
 func (s *Service) finishRecording(base context.Context, t *localRecording) {
 	defer t.file.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(base), storeTime)

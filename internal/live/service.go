@@ -313,10 +313,10 @@ func (s *Service) Update(ctx context.Context, owner accounts.ID, id ID, u Update
 }
 
 // Rotate gives a stream new keys, and ends the sessions with the old ones. It returns ErrStream.
-func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, chunkIDs KeySet) (keys StreamKeys, err error) {
+func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, which KeySet) (keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Rotate %s", id)
 	_, err = s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
-		keys = chunkIDs.rotate(st)
+		keys = which.rotate(st)
 		return updateStream(ctx, tx, *st)
 	})
 	if err != nil {
@@ -467,7 +467,7 @@ func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID, curs
 	if _, err := s.owned(ctx, owner, id); err != nil {
 		return nil, "", err
 	}
-	list, err := selectUserRecordings(ctx, s.db, id, at, n+1)
+	list, err := selectRecordings(ctx, s.db, id, at, n+1)
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}

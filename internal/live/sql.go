@@ -119,8 +119,8 @@ func insertRecording(ctx context.Context, tx *sqldb.Tx, r Recording) error {
 // mostRecordings is the largest page of recordings.
 const mostRecordings = 200
 
-// selectUserRecordings returns at most n recordings of a stream after a place, newest first.
-func selectUserRecordings(ctx context.Context, q sqldb.Querier, id ID, at place, n int) ([]Recording, error) {
+// selectRecordings returns at most n recordings of a stream after a place, newest first.
+func selectRecordings(ctx context.Context, q sqldb.Querier, id ID, at place, n int) ([]Recording, error) {
 	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE stream_id = ? AND (started < ? OR (started = ? AND id > ?)) ORDER BY started DESC, id LIMIT ?",
 		id, at.since, at.since, at.id, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Recording, err error) {

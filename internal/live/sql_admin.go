@@ -32,7 +32,7 @@ func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Stream, err error) {
 // RecordingsOf returns the latest recordings of a stream. It reads only SQL.
 func RecordingsOf(ctx context.Context, db *sqldb.DB, id ID) (_ []Recording, err error) {
 	defer errs.Wrap(&err, "live.RecordingsOf %s", id)
-	return selectUserRecordings(ctx, db, id, start, mostRecordings)
+	return selectRecordings(ctx, db, id, start, mostRecordings)
 }
 
 // EnqueueStop enqueues the end of a publisher's session. A running server does it at once. It returns ErrStream.
@@ -47,14 +47,14 @@ func EnqueueStop(ctx context.Context, db *sqldb.DB, id ID) (err error) {
 }
 
 // Rotate gives a stream new keys, and enqueues the end of the sessions with the old ones. It returns ErrStream.
-func Rotate(ctx context.Context, db *sqldb.DB, id ID, chunkIDs KeySet) (keys StreamKeys, err error) {
+func Rotate(ctx context.Context, db *sqldb.DB, id ID, which KeySet) (keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Rotate %s", id)
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		st, err := selectStream(ctx, tx, id, tx.Dialect().ForUpdate())
 		if err != nil {
 			return err
 		}
-		keys = chunkIDs.rotate(&st)
+		keys = which.rotate(&st)
 		if err := updateStream(ctx, tx, st); err != nil {
 			return err
 		}

@@ -483,7 +483,7 @@ func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (ma
 			return nil, err
 		}
 		for _, u := range chunk {
-			if standing, known := found[u]; !known || standing.IsUnavailable() {
+			if standing, known := found[u]; !known || standing.IsInactive() {
 				out[u] = true
 			}
 		}

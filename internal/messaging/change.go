@@ -104,8 +104,8 @@ func mayChange(m *message, user accounts.ID, now time.Time, within time.Duration
 
 // Edit changes the text of a message and stores the earlier text. An edit is new content, so a user who may not write
 // may not edit. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrRefused,
-// ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable and
-// ErrStore.
+// ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable
+// and ErrStore.
 func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Edit %s", user)
 	if chat.direct() {
@@ -184,8 +184,8 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 
 // Recall removes the content, the reactions and the earlier texts of a message for all members. Its file is released
 // unless another message has it. In a group, an admin may recall messages of members with a lower role. A second recall
-// changes nothing. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrTooLate, webhooks.ErrRefused, webhooks.ErrUnavailable
-// and ErrStore.
+// changes nothing. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrTooLate, webhooks.ErrRefused,
+// webhooks.ErrUnavailable and ErrStore.
 func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Recall %s", user)
 	if err := s.askRecall(ctx, user, chat, seq); err != nil {

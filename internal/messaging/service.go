@@ -280,7 +280,8 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 }
 
 // askSend asks the backend for a verdict on a message that the rules allow. The verdict may change its content. Its
-// errors are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and webhooks.ErrUnavailable.
+// errors are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and
+// webhooks.ErrUnavailable.
 func (s *Service) askSend(ctx context.Context, req *sending) error {
 	if !s.hooks.Asks(api.BeforeMessage) {
 		return nil

@@ -125,7 +125,7 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 			continue
 		}
 		who, known := standings[u]
-		gone := !known || who.IsUnavailable()
+		gone := !known || who.IsInactive()
 		if gone && c.status == Offline {
 			c.hidden = true // a deleted or banned user is offline, and friends see no more than that
 		}

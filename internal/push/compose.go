@@ -71,7 +71,7 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 		}
 	}
 	if len(notified) > 0 {
-		if f.notices, err = s.told.Pending(ctx, notified); err != nil {
+		if f.notices, err = s.notices.Pending(ctx, notified); err != nil {
 			return f, err
 		}
 	}

@@ -35,7 +35,7 @@
 //
 // 404 and 410 end a subscription. After 429 and 503 nothing is sent to that host until the time it asks for; after a
 // timeout, for half a minute. Other failures are retried with back-off, up to five tries. Hosts are served in parallel,
-// so that a host that hangs delays others for at most five seconds, and then rests.
+// so that a host that hangs delays others for at most five seconds, and is then paused.
 //
 // # Endpoints are addresses from users
 //

@@ -125,32 +125,32 @@ func (s *Service) notifySince(ctx context.Context, since time.Time) (notified, w
 	}
 }
 
-// notifyConversations is [Service.notifySince] for some conversations. It skips conversations whose members have all received the newest
-// message or were notified.
-func (s *Service) notifyConversations(ctx context.Context, said []messaging.ActiveConversation) (told, whole bool, err error) {
+// notifyConversations is [Service.notifySince] for some conversations. It skips conversations whose members have all
+// received the newest message or were notified.
+func (s *Service) notifyConversations(ctx context.Context, said []messaging.ActiveConversation) (notified, whole bool, err error) {
 	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.ActiveConversation) bool { return s.done[c.Conv].Seq == c.Seq })
 	open := map[messaging.ConversationID]bool{} // a member seems online
 	for left := said; len(left) > 0; {
 		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, membersPerStatement, s.condition())
 		if err != nil {
-			return told, false, err
+			return notified, false, err
 		}
 		for part := range slices.Chunk(list, membersPerStatement) {
 			absent, partial, err := s.withoutOnline(ctx, part, open)
 			if err != nil || partial {
-				return told, false, err
+				return notified, false, err
 			}
 			if absent, err = s.withoutSilent(ctx, absent); err != nil {
-				return told, false, err
+				return notified, false, err
 			}
 			if len(absent) == 0 {
 				continue
 			}
 			enqueued, err := s.enqueuePushes(ctx, absent)
 			if err != nil {
-				return told, false, err
+				return notified, false, err
 			}
-			told = told || enqueued
+			notified = notified || enqueued
 		}
 		left = rest
 	}
@@ -159,7 +159,7 @@ func (s *Service) notifyConversations(ctx context.Context, said []messaging.Acti
 			s.done[c.Conv] = c
 		}
 	}
-	return told, true, nil
+	return notified, true, nil
 }
 
 // withoutOnline returns the chats of users who are offline. It adds the conversations of other users to open.
@@ -206,8 +206,8 @@ func (s *Service) withoutSilent(ctx context.Context, list []messaging.Undelivere
 	return out, nil
 }
 
-// enqueuePushes enqueues a push for each chat with messages that its member was not notified of, and records that in one
-// transaction. Messages soon after a push wait.
+// enqueuePushes enqueues a push for each chat with messages that its member was not notified of, and records that in
+// one transaction. Messages soon after a push wait.
 func (s *Service) enqueuePushes(ctx context.Context, list []messaging.Undelivered) (enqueued bool, err error) {
 	err = inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		enqueued = false

@@ -27,7 +27,7 @@ func (s *Service) Jobs() []worker.Job {
 	}
 }
 
-// longest returns the largest delay of a push: after another push of the chat, for a resting host, or for a user who
+// longest returns the largest delay of a push: after another push of the chat, for a paused host, or for a user who
 // seems online.
 func (s *Service) longest() time.Duration { return max(s.cfg.Pause, maxPause) + deep }
 

@@ -22,7 +22,7 @@ const (
 	// retried.
 	batchSize = 200
 	batchTime = 20 * time.Second
-	// pauseTime is the rest of a host after a timeout, and mostRest is the longest rest that a host may ask for.
+	// pauseTime is the pause of a host after a timeout, and maxPause is the longest pause that a host may ask for.
 	pauseTime = 30 * time.Second
 	maxPause  = 10 * time.Minute
 )
@@ -51,7 +51,8 @@ type hosts struct {
 	until map[string]time.Time
 }
 
-// pausedUntil returns the end of the rest of a host. After the rest one request tests the host, and the others wait for it.
+// pausedUntil returns the end of the pause of a host. After the pause one request tests the host, and the others wait
+// for it.
 func (h *hosts) pausedUntil(host string, now time.Time) (until time.Time, yes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +68,7 @@ func (h *hosts) pausedUntil(host string, now time.Time) (until time.Time, yes bo
 	return until, ok
 }
 
-// pause starts the rest of a host, and returns its end.
+// pause starts the pause of a host, and returns its end.
 func (h *hosts) pause(host string, now time.Time, d time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,8 +81,8 @@ func (h *hosts) pause(host string, now time.Time, d time.Duration) time.Time {
 	return h.until[host]
 }
 
-// rests returns the end of the rest or test of a host; zero means neither.
-func (h *hosts) rests(host string) time.Time {
+// pauseEnd returns the end of the pause or test of a host; zero means neither.
+func (h *hosts) pauseEnd(host string) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.until[host]
@@ -173,7 +174,7 @@ func (s *Service) selectWanted(jobs []job, online map[accounts.ID]bool, subs []S
 			s.metrics.sent.WithLabelValues(needless).Inc()
 			continue
 		}
-		if until, resting := s.hosts.pausedUntil(hostOf(d.sub), now); resting {
+		if until, paused := s.hosts.pausedUntil(hostOf(d.sub), now); paused {
 			s.metrics.sent.WithLabelValues(postponed).Inc()
 			answers[i] = later{until}
 			continue
@@ -224,7 +225,7 @@ func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
 	return err
 }
 
-// deliver sends to all hosts in parallel, with a limit per host, and stops for a host that starts to rest. It fills in
+// deliver sends to all hosts in parallel, with a limit per host, and stops for a host that starts to pause. It fills in
 // the results.
 func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, answers []error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
@@ -235,18 +236,18 @@ func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, 
 		host := hostOf(d.sub)
 		grouped[host] = append(grouped[host], d)
 	}
-	for host, enqueued := range grouped {
-		before := s.hosts.rests(host)
+	for host, deliveries := range grouped {
+		before := s.hosts.pauseEnd(host)
 		g := new(errgroup.Group)
 		g.SetLimit(perHost)
 		all.Go(func() {
-			for _, d := range enqueued {
+			for _, d := range deliveries {
 				g.Go(func() error {
 					if ctx.Err() != nil {
 						answers[d.at] = later{s.db.Now()}
 						return nil
 					}
-					if until := s.hosts.rests(host); until.After(before) {
+					if until := s.hosts.pauseEnd(host); until.After(before) {
 						s.metrics.sent.WithLabelValues(postponed).Inc()
 						answers[d.at] = later{until}
 						return nil

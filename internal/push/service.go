@@ -78,7 +78,7 @@ type Service struct {
 	people   People
 	presence Presence
 	chats    Chats
-	told     Notices
+	notices  Notices
 	secret   []byte
 	previous []byte
 	origin   []byte
@@ -94,7 +94,7 @@ type Service struct {
 	keys keys // zero until first used
 
 	mark marks                                                     // of the follower
-	done map[messaging.ConversationID]messaging.ActiveConversation // of the follower: conversations of the last minute in which no member is left to notify
+	done map[messaging.ConversationID]messaging.ActiveConversation // of the follower: conversations of the last minute without a member left to notify
 }
 
 // New returns the domain. Its error contains all faults of the settings.
@@ -107,7 +107,7 @@ func New(cfg Config) (*Service, error) {
 	if origin == nil {
 		origin = cfg.Secret
 	}
-	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Notices, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
+	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, notices: cfg.Notices, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
 		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.ActiveConversation{},
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }

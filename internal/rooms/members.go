@@ -580,7 +580,7 @@ func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now t
 	}
 	users, err := accounts.Standings(ctx, q, makers...)
 	return slices.DeleteFunc(links, func(l Link) bool {
-		return members[seat{r.ID, ViewerID(l.By)}].can(invite, r, now) != nil || users[l.By].IsUnavailable()
+		return members[seat{r.ID, ViewerID(l.By)}].can(invite, r, now) != nil || users[l.By].IsInactive()
 	}), err
 }
 

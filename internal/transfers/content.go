@@ -23,13 +23,13 @@ func asStorage(err error) error {
 
 // content reads a file that consists of parts.
 type content struct {
-	ctx      context.Context //nolint:containedctx // of the request that reads
-	storage  storage.Storage
-	parts    []part // in order, without gaps
-	size     int64
-	at       int64
-	open     io.ReadCloser // the present part; nil: none
-	released int64         // its remaining bytes
+	ctx       context.Context //nolint:containedctx // of the request that reads
+	storage   storage.Storage
+	parts     []part // in order, without gaps
+	size      int64
+	at        int64
+	open      io.ReadCloser // the present part; nil: none
+	remaining int64         // bytes of the present part
 
 	read  int64 // bytes, for the metrics
 	fault error // the error that ended reading early
@@ -78,17 +78,17 @@ func (c *content) next(b []byte) (int, error) {
 			return 0, io.ErrUnexpectedEOF
 		}
 		p := c.parts[i]
-		c.released = p.start + p.size - c.at
-		r, err := c.storage.Open(c.ctx, p.name, c.at-p.start, c.released)
+		c.remaining = p.start + p.size - c.at
+		r, err := c.storage.Open(c.ctx, p.name, c.at-p.start, c.remaining)
 		if err != nil {
 			return 0, err
 		}
 		c.open = r
 	}
-	n, err := c.open.Read(b[:min(int64(len(b)), c.released)])
-	c.at, c.released = c.at+int64(n), c.released-int64(n)
+	n, err := c.open.Read(b[:min(int64(len(b)), c.remaining)])
+	c.at, c.remaining = c.at+int64(n), c.remaining-int64(n)
 	switch {
-	case c.released == 0:
+	case c.remaining == 0:
 		return n, c.Close()
 	case errors.Is(err, io.EOF):
 		return n, io.ErrUnexpectedEOF

@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// publishChange publishes a committed change of a transfer to both sides, or to the sender of an upload for messages, and stores
-// its progress in Redis.
+// publishChange publishes a committed change of a transfer to both sides, or to the sender of an upload for messages,
+// and stores its progress in Redis.
 func (s *Service) publishChange(ctx context.Context, t *Transfer) {
 	p := t.progress(t.Stored, s.chunk)
 	s.publish(t, api.EventTransferUpdated, t.wire(p), false)

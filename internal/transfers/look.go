@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/picture"
 )
 
-// lookMemory bounds the total size of files in memory for decoding; one sender may use half of it. A smaller file
-// counts as minLook, so that one sender has fewer files here than may wait in a studio.
+// decodeMemory bounds the total size of files in memory for decoding; one sender may use half of it. A smaller file
+// counts as minDecode, so that one sender has fewer files here than may wait in a studio.
 const (
 	decodeMemory = 4 * picture.MaxPhoto
 	minDecode    = picture.MaxPhoto / 4
@@ -21,8 +21,8 @@ func newDecoding() *fairqueue.Queue {
 	return fairqueue.New(fairqueue.Limits{Capacity: decodeMemory, Waiting: 1000, PerUser: 200, Full: picture.ErrBusy})
 }
 
-// describe returns the description of a file that a message needs. Unusual bytes are not an error: content that is neither
-// a picture nor a recording is a plain file.
+// describe returns the description of a file that a message needs. Unusual bytes are not an error: content that is
+// neither a picture nor a recording is a plain file.
 func (s *Service) describe(ctx context.Context, t *Transfer) (*Looks, error) {
 	c, err := s.read(ctx, t)
 	if err != nil {

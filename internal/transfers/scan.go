@@ -84,9 +84,9 @@ type again struct {
 	tries int
 }
 
-// retryDelay returns the wait before the next try after this many consecutive failures. After the first failure, the next
-// run retries at once. Later waits are longer than the job's wait after two failed runs, so that a run without the file
-// comes between.
+// retryDelay returns the wait before the next try after this many consecutive failures. After the first failure, the
+// next run retries at once. Later waits are longer than the job's wait after two failed runs, so that a run without the
+// file comes between.
 func retryDelay(tries int) time.Duration {
 	if tries == 1 {
 		return 0

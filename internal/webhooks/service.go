@@ -146,7 +146,7 @@ func (s *Service) Asks(event string) bool {
 // is the user or client network whose share of the queue the question uses. Call it only for acts that the server's
 // own rules allow. check, if it is not nil, returns an error of the kind errs.Invalid if the content of a verdict
 // cannot be stored; then Before returns ErrRefused, because the user determines the content that the backend
-// replaces. It returns ErrAway if the backend is unavailable and the policy refuses, or if the question got no place
+// replaces. It returns ErrUnavailable if the backend is unavailable and the policy refuses, or if the question got no place
 // in time.
 func (s *Service) Before(ctx context.Context, event, asker string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
 	if !s.Asks(event) {

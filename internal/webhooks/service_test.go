@@ -31,7 +31,7 @@ func TestBefore_EndsWithinItsLongestTime(t *testing.T) {
 				began := time.Now()
 				_, err := s.Before(t.Context(), "before.message", asker, struct{}{}, nil)
 				if took, most := time.Since(began), cfg.Before.Longest(); took > most || err != nil && !errors.Is(err, ErrUnavailable) {
-					t.Errorf("%s: got %v after %s, want the policy or ErrAway within %s", asker, err, took, most)
+					t.Errorf("%s: got %v after %s, want the policy or ErrUnavailable within %s", asker, err, took, most)
 				}
 			})
 		}

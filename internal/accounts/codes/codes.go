@@ -65,8 +65,8 @@ func Wrong(where string) error { return ErrWrong.On(where, "is wrong, used or ex
 const MaxLife = time.Hour
 
 // triesOfOne is the number of tries after which a code is void: five of a million, at most ten codes a day per purpose.
-// A code that was requested from a known client network has as many tries for other client networks in addition, so that
-// strangers cannot use up the owner's tries.
+// A code that was requested from a known client network has as many tries for other client networks in addition, so
+// that strangers cannot use up the owner's tries.
 const triesOfOne = 5
 
 // A Proof is what a code proves: that its holder reads the mail of an address, for one purpose. A code that a logged-in

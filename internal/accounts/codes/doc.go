@@ -18,6 +18,6 @@
 //
 // The counters are in Redis. Losing it resets the limits; the tries of a code stay in SQL.
 //
-// Package accounts provides the relation of addresses and client networks to accounts ([Config]). A user is the text of an
-// id here, or empty without a log-in. Errors of SQL are returned unchanged.
+// Package accounts provides the relation of addresses and client networks to accounts ([Config]). A user is the text of
+// an id here, or empty without a log-in. Errors of SQL are returned unchanged.
 package codes

@@ -26,8 +26,8 @@ type Limits struct {
 // share returns the share of one network in a limit: a tenth, but at least the limit of one client network.
 func (l Limits) share(all int) int { return max(all/10, l.PerClientNet) }
 
-// mayMail counts a code against the sending limits: per address and purpose, separately for each known client network; per
-// requesting client network and its network; and for the whole server.
+// mayMail counts a code against the sending limits: per address and purpose, separately for each known client network;
+// per requesting client network and its network; and for the whole server.
 func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool) (ratelimit.Result, error) {
 	quota, l := p.Email.Key+" "+strconv.Itoa(int(p.Purpose)), s.limits
 	if known {
@@ -46,8 +46,9 @@ func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool)
 }
 
 // wrong counts a wrong guess of an existing code. After Limits.Wrong guesses in an hour this node accepts codes only
-// from known client networks for the rest of that hour: that stops an attacker who guesses codes of very many addresses.
-// After its share it accepts none from the network of the guess, so that one network cannot use up the limit of all.
+// from known client networks for the rest of that hour: that stops an attacker who guesses codes of very many
+// addresses. After its share it accepts none from the network of the guess, so that one network cannot use up the limit
+// of all.
 func (s *Service) wrong(ctx context.Context, network string) {
 	s.metrics.WithLabelValues("wrong").Inc()
 	if network == "" || !s.countWrong(ctx, network, wrongFromKeys.At(keyspace.Hashed{S: network}), s.limits.share(s.limits.Wrong)) {

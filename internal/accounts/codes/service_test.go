@@ -100,8 +100,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// A network has a tenth of the deployment's limit, so that one network cannot suspend codes for all. The known
-// client networks of an account are not suspended, except for a new address: otherwise an attacker with many accounts could
+// A network has a tenth of the deployment's limit, so that one network cannot suspend codes for all. The known client
+// networks of an account are not suspended, except for a new address: otherwise an attacker with many accounts could
 // continue to guess.
 func TestLimits_NetworkHasATenth(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

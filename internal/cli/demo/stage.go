@@ -53,7 +53,8 @@ type act struct {
 // session is the lifetime of tokens on a stage, because each member logs in once for the whole year.
 const session = 2 * 366 * 24 * time.Hour
 
-// open starts the node. It uses the database and the files of cfg and an embedded Redis. It sends no mail and no webhook.
+// open starts the node. It uses the database and the files of cfg and an embedded Redis. It sends no mail and no
+// webhook.
 func (s *stage) open(cfg app.Config, key string) (err error) {
 	cfg.Now, cfg.Redis, cfg.Queue, cfg.Limits, cfg.Dev = s.clock.Now, "embedded", "sql", false, "true"
 	cfg.Addr, cfg.AdminAddr, cfg.TrustProxy, cfg.Roles = "127.0.0.1:0", "", nil, []string{"api"}

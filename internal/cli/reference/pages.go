@@ -3,7 +3,6 @@ package reference
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -107,12 +106,8 @@ type refusal struct{ status, code, text string }
 var refusalText = regexp.MustCompile("^`([^`]+)`: (.+)$")
 
 func operations(openAPI []byte) ([]operation, error) {
-	expanded, err := openapi.Expand(openAPI)
-	if err != nil {
-		return nil, err
-	}
 	var doc document
-	if err := json.Unmarshal(expanded, &doc); err != nil {
+	if err := openapi.Unmarshal(openAPI, &doc); err != nil {
 		return nil, err
 	}
 	var all []operation

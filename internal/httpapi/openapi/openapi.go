@@ -1,9 +1,9 @@
 // Package openapi writes an OpenAPI document without repetition.
 //
 // In a compact document, parameters and successful responses that several operations have are in components. So are the
-// refusals that many operations share: an operation refers to one such response as its "default". Its other
-// refusals refer to the response of their status, with a list of codes as their description. The text of each code is
-// written once, in components.x-codes. The header X-Request-ID, which every response has, is only in those of shared refusals.
+// refusals that many operations share: an operation refers to one such response as its "default". Its other refusals
+// refer to the response of their status, with a list of codes as their description. The text of each code is written
+// once, in components.x-codes. The header X-Request-ID, which every response has, is only in those of shared refusals.
 package openapi
 
 import (
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -49,14 +50,15 @@ func Compact(document []byte) ([]byte, error) {
 	for _, op := range operations {
 		op.omitCommon(doc)
 	}
-	share(parameterSlots(operations), parameterRef, parameters)
-	share(successSlots(operations), responseRef, responses)
-	common := commonRefusals(operations)
-	defaults := map[string]string{} // names by content
-	for _, op := range operations {
-		shareRefusals(op.responses(), common, responses, defaults, texts)
+	share(eachParameter(operations), parameterRef, parameters, parameterName)
+	share(eachSuccess(operations), responseRef, responses, successName)
+	refusals := sharedRefusals{responses: responses, texts: texts, names: map[string]string{}}
+	if refusals.common, err = commonRefusals(operations); err != nil {
+		return nil, err
 	}
-	removeUnused(operations, responses)
+	for _, op := range operations {
+		refusals.share(op.responses())
+	}
 	components["parameters"], components["responses"], components["x-codes"] = parameters, responses, texts
 	return json.Marshal(doc)
 }
@@ -73,7 +75,7 @@ func Expand(document []byte) ([]byte, error) {
 		delete(components, name)
 	}
 	for _, op := range operationsOf(doc) {
-		list, _ := op.fields["parameters"].([]any)
+		list, _ := op["parameters"].([]any)
 		for i, p := range list {
 			if ref, ok := p.(object)["$ref"].(string); ok {
 				list[i] = parameters[strings.TrimPrefix(ref, parameterRef)]
@@ -114,6 +116,15 @@ func Expand(document []byte) ([]byte, error) {
 	return json.Marshal(doc)
 }
 
+// Unmarshal stores an expanded document in v, like [json.Unmarshal].
+func Unmarshal(document []byte, v any) error {
+	expanded, err := Expand(document)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(expanded, v)
+}
+
 // expanded returns the refusals of a status with the given codes.
 func expanded(status string, codes []string, shared, texts object) object {
 	slices.Sort(codes)
@@ -134,18 +145,20 @@ func decode(document []byte) (doc object, err error) {
 	return doc, err
 }
 
-// described is an operation of a document.
-type described struct{ fields object }
+// operation is an operation of a document.
+type operation map[string]any
 
-// omitCommon removes the security that most operations have, which becomes that of the document, and the header of every
-// response. restoreCommon reverts it.
-func (o described) omitCommon(doc object) {
-	list := o.fields["security"].([]any)
+func (o operation) responses() object { return o["responses"].(object) }
+
+// omitCommon removes the security that most operations have, which becomes that of the document, and the header of
+// every response. restoreCommon reverts it.
+func (o operation) omitCommon(doc object) {
+	list := o["security"].([]any)
 	if doc["security"] == nil && len(list) > 0 {
 		doc["security"] = list
 	}
 	if reflect.DeepEqual(list, doc["security"]) {
-		delete(o.fields, "security")
+		delete(o, "security")
 	}
 	for status, r := range o.responses() {
 		if headers := r.(object)["headers"].(object); status < "400" {
@@ -154,9 +167,9 @@ func (o described) omitCommon(doc object) {
 	}
 }
 
-func (o described) restoreCommon(doc object) {
-	if o.fields["security"] == nil {
-		o.fields["security"] = doc["security"]
+func (o operation) restoreCommon(doc object) {
+	if o["security"] == nil {
+		o["security"] = doc["security"]
 	}
 	for status, r := range o.responses() {
 		if status < "400" {
@@ -165,90 +178,79 @@ func (o described) restoreCommon(doc object) {
 	}
 }
 
-func (o described) responses() object { return o.fields["responses"].(object) }
-
 // operationsOf returns all operations in the order of their paths and methods.
-func operationsOf(doc object) (all []described) {
+func operationsOf(doc object) (all []operation) {
 	paths, _ := doc["paths"].(object) // a node may have no operation
-	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		methods := paths[path].(object)
+	for _, name := range slices.Sorted(maps.Keys(paths)) {
+		methods := paths[name].(object)
 		for _, method := range slices.Sorted(maps.Keys(methods)) {
-			all = append(all, described{methods[method].(object)})
+			all = append(all, methods[method].(object))
 		}
 	}
 	return all
 }
 
-// slot is a place in a document whose object may become a reference.
-type slot struct {
-	get  func() object
-	set  func(object)
-	name func(object) string // of the shared object
-}
+// each calls fn for objects of a document and replaces them by its results.
+type each func(fn func(object) object)
 
-// share moves each object that is in several slots to shared, and sets references with that prefix.
-func share(slots []slot, prefix string, shared object) {
+// share moves the objects that occur several times to shared, and leaves references with that prefix.
+func share(objects each, prefix string, shared object, nameOf func(object) string) {
 	uses, names := map[string]int{}, map[string]string{}
-	for _, s := range slots {
-		uses[mustEncode(s.get())]++
-	}
-	for _, s := range slots {
-		o := s.get()
+	objects(func(o object) object {
+		uses[mustEncode(o)]++
+		return o
+	})
+	objects(func(o object) object {
 		content := mustEncode(o)
 		if uses[content] < 2 {
-			continue
+			return o
 		}
 		if names[content] == "" {
-			names[content] = freeName(shared, s.name(o))
+			names[content] = freeName(shared, nameOf(o))
 			shared[names[content]] = o
 		}
-		s.set(object{"$ref": prefix + names[content]})
-	}
+		return object{"$ref": prefix + names[content]}
+	})
 }
 
-// parameterSlots returns the parameters of all operations.
-func parameterSlots(operations []described) (all []slot) {
-	for _, op := range operations {
-		list, _ := op.fields["parameters"].([]any)
-		for i := range list {
-			all = append(all, slot{
-				get:  func() object { return list[i].(object) },
-				set:  func(o object) { list[i] = o },
-				name: func(o object) string { return o["name"].(string) },
-			})
-		}
-	}
-	return all
-}
-
-// successSlots returns the responses of all operations that are not refusals.
-func successSlots(operations []described) (all []slot) {
-	for _, op := range operations {
-		responses := op.responses()
-		for _, status := range slices.Sorted(maps.Keys(responses)) {
-			if status >= "400" {
-				continue
+// eachParameter returns the parameters of all operations.
+func eachParameter(operations []operation) each {
+	return func(fn func(object) object) {
+		for _, op := range operations {
+			list, _ := op["parameters"].([]any)
+			for i, p := range list {
+				list[i] = fn(p.(object))
 			}
-			all = append(all, slot{
-				get:  func() object { return responses[status].(object) },
-				set:  func(o object) { responses[status] = o },
-				name: func(o object) string { return successName(status, o) },
-			})
 		}
 	}
-	return all
 }
 
-// successName returns the name of the schema of a response, or else that of its status.
-func successName(status string, response object) string {
+func parameterName(p object) string { return p["name"].(string) }
+
+// eachSuccess returns the responses of all operations that are not refusals.
+func eachSuccess(operations []operation) each {
+	return func(fn func(object) object) {
+		for _, op := range operations {
+			responses := op.responses()
+			for _, status := range slices.Sorted(maps.Keys(responses)) {
+				if status < "400" {
+					responses[status] = fn(responses[status].(object))
+				}
+			}
+		}
+	}
+}
+
+// successName returns the name of the schema of a response, or else the text of its status.
+func successName(response object) string {
 	content, _ := response["content"].(object)
 	for _, media := range content { // there is only one
 		schema, _ := media.(object)["schema"].(object)
 		if ref, ok := schema["$ref"].(string); ok {
-			return ref[strings.LastIndexByte(ref, '/')+1:]
+			return path.Base(ref)
 		}
 	}
-	return strings.ReplaceAll(statusText(status), " ", "")
+	return strings.ReplaceAll(response["description"].(string), " ", "")
 }
 
 // freeName returns name, or the first of name2, name3 and so on that is not in use.
@@ -261,60 +263,74 @@ func freeName(used object, name string) string {
 	}
 }
 
-// refused is a code of a status, with its text.
-type refused struct{ status, code, text string }
+// refusal is a code of a status, with its text.
+type refusal struct{ status, code, text string }
 
 // refusalsOf returns the refusals of an operation.
-func refusalsOf(responses object) (all []refused) {
+func refusalsOf(responses object) (all []refusal, err error) {
 	for _, status := range slices.Sorted(maps.Keys(responses)) {
 		if status < "400" {
 			continue
 		}
 		for line := range strings.SplitSeq(responses[status].(object)["description"].(string), "\n\n") {
 			m := refusalLine.FindStringSubmatch(line)
-			all = append(all, refused{status, m[1], m[2]})
+			if m == nil {
+				return nil, fmt.Errorf("openapi: the refusals of %s are described by %q", status, line)
+			}
+			all = append(all, refusal{status, m[1], m[2]})
 		}
 	}
-	return all
+	return all, nil
 }
 
 // commonRefusals returns the refusals that many operations have.
-func commonRefusals(operations []described) map[refused]bool {
-	uses, common := map[refused]int{}, map[refused]bool{}
+func commonRefusals(operations []operation) (map[refusal]bool, error) {
+	uses, common := map[refusal]int{}, map[refusal]bool{}
 	for _, op := range operations {
-		for _, r := range refusalsOf(op.responses()) {
+		all, err := refusalsOf(op.responses())
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all {
 			uses[r]++
 		}
 	}
 	for r, n := range uses {
 		common[r] = n*sharedPart >= len(operations)
 	}
-	return common
+	return common, nil
 }
 
-// shareRefusals replaces the refusals of an operation by references to shared responses. A refusal whose code has another
-// text in an earlier operation stays.
-func shareRefusals(responses object, common map[refused]bool, shared object, defaults map[string]string, texts object) {
-	byDefault, own := map[string][]string{}, map[string][]string{}
+// sharedRefusals has the refusals of several operations.
+type sharedRefusals struct {
+	common    map[refusal]bool
+	responses object            // by status, and the defaults by their names
+	texts     object            // by code
+	names     map[string]string // of the defaults, by their codes as JSON
+}
+
+// share replaces the refusals of an operation by references. A status stays if one of its codes has another text in an
+// earlier operation.
+func (s sharedRefusals) share(responses object) {
+	all, _ := refusalsOf(responses) // commonRefusals has checked them
 	stays := map[string]bool{}
-	all := refusalsOf(responses)
 	for _, r := range all {
-		if text, found := texts[r.code]; found && text != r.text {
-			stays[r.status] = true
-		}
+		text, found := s.texts[r.code]
+		stays[r.status] = stays[r.status] || found && text != r.text
 	}
+	byDefault, own := map[string][]string{}, map[string][]string{} // codes by status
 	for _, r := range all {
 		if stays[r.status] {
 			continue
 		}
-		texts[r.code] = r.text
-		to := own
-		if common[r] {
-			to = byDefault
+		s.texts[r.code] = r.text
+		if s.common[r] {
+			byDefault[r.status] = append(byDefault[r.status], r.code)
+		} else {
+			own[r.status] = append(own[r.status], r.code)
 		}
-		to[r.status] = append(to[r.status], r.code)
 	}
-	headers := object{} // of the shared refusals
+	headers := object{} // of the default
 	for status := range byDefault {
 		maps.Copy(headers, responses[status].(object)["headers"].(object))
 	}
@@ -322,33 +338,32 @@ func shareRefusals(responses object, common map[refused]bool, shared object, def
 		if status < "400" || stays[status] {
 			continue
 		}
-		if shared[status] == nil {
-			first := maps.Clone(responses[status].(object))
-			delete(first, "x-codes")
-			first["description"] = statusText(status)
-			first["headers"] = maps.Clone(first["headers"].(object))
-			delete(first["headers"].(object), everyHeader)
-			shared[status] = first
-		}
+		refusal := responses[status].(object)
 		delete(responses, status)
-	}
-	for status, codes := range own {
-		slices.Sort(codes)
-		responses[status] = object{"$ref": responseRef + status, "description": strings.Join(codes, ", ")}
-	}
-	if len(byDefault) == 0 {
-		return
-	}
-	content := mustEncode(byDefault)
-	if defaults[content] == "" {
-		defaults[content] = freeName(shared, "Common")
-		shared[defaults[content]] = object{
-			"description": defaultText(byDefault),
-			"headers":     headers,
-			"content":     plainRefusal()["content"],
+		delete(refusal, "x-codes")
+		delete(refusal, "description")
+		delete(refusal["headers"].(object), everyHeader)
+		if codes := own[status]; len(codes) > 0 {
+			responses[status] = object{"$ref": responseRef + status, "description": strings.Join(codes, ", ")}
+		} else if reflect.DeepEqual(refusal, plainRefusal()) {
+			continue // Expand needs no record of it
 		}
+		refusal["description"] = statusText(status)
+		s.responses[status] = refusal
 	}
-	responses["default"] = object{"$ref": responseRef + defaults[content]}
+	if len(byDefault) > 0 {
+		responses["default"] = object{"$ref": responseRef + s.defaultName(byDefault, headers)}
+	}
+}
+
+// defaultName returns the name of the default response with these codes.
+func (s sharedRefusals) defaultName(codes map[string][]string, headers object) string {
+	content := mustEncode(codes)
+	if s.names[content] == "" {
+		s.names[content] = freeName(s.responses, "Common")
+		s.responses[s.names[content]] = object{"description": defaultText(codes), "headers": headers, "content": plainRefusal()["content"]}
+	}
+	return s.names[content]
 }
 
 // plainRefusal returns the headers and the content of most refusals.
@@ -359,30 +374,10 @@ func plainRefusal() object {
 	}
 }
 
-// removeUnused removes the shared responses of statuses that no operation lists, unless they are special: Expand restores
-// plain ones.
-func removeUnused(operations []described, shared object) {
-	used := map[string]bool{}
-	for _, op := range operations {
-		for status, r := range op.responses() {
-			used[status] = used[status] || r.(object)["$ref"] != nil
-		}
-	}
-	for status, r := range shared {
-		o := maps.Clone(r.(object))
-		isOfStatus := o["description"] == statusText(status)
-		delete(o, "description")
-		if isOfStatus && !used[status] && reflect.DeepEqual(o, plainRefusal()) {
-			delete(shared, status)
-		}
-	}
-}
-
 // defaultText lists codes by status.
 func defaultText(codes map[string][]string) string {
 	var lines []string
 	for _, status := range slices.Sorted(maps.Keys(codes)) {
-		slices.Sort(codes[status])
 		lines = append(lines, status+": "+strings.Join(codes[status], ", "))
 	}
 	return strings.Join(lines, "\n\n")
