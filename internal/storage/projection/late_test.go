@@ -294,6 +294,154 @@ func TestDeadNode_LateCommitReachesARedisThatWasEmptied(t *testing.T) {
 	})
 }
 
+// Redis loses its data but keeps its identity and its connections. The first replay afterwards fails.
+func TestLostData_FailedReplayIsRepeated(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c := newCluster(t, "n1")
+		n1 := c.nodes["n1"]
+		n1.commit(1, time.Now())
+		hold := n1.holdReplays()
+		c.redis.FlushAll()
+		hold <- errors.New("sql is away")
+		bubble.Sleep(10 * time.Millisecond)
+		if n1.Up() {
+			t.Error("the node trusts Redis after a failed replay")
+		}
+		close(hold)
+		bubble.Sleep(2 * time.Second)
+		n1.has(t, 1)
+		if !n1.Up() {
+			t.Error("the node does not trust Redis after a replay")
+		}
+	})
+}
+
+// A node that stops before its replay has succeeded leaves its mark in Redis. Another node replays from this mark.
+func TestLostData_NodeThatStopsBeforeTheReplayKeepsItsMark(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2")
+		n1 := c.nodes["n1"]
+		hold := n1.holdReplays()
+		c.redis.FlushAll()
+		bubble.Sleep(2 * time.Second)
+		hold <- errors.New("sql is away")
+		n1.stop()
+		if mark := c.mark("n1", "n2"); mark == "" || hasSign(mark, signLeft) {
+			t.Errorf("n1 stopped before its replay, and has the mark %q", mark)
+		}
+		bubble.Sleep(2 * time.Minute)
+		if mark := c.mark("n1", "n2"); mark != "" || !c.nodes["n2"].Up() {
+			t.Errorf("the mark of n1 is %q, and n2 trusts Redis: %v; want none and true", mark, c.nodes["n2"].Up())
+		}
+	})
+}
+
+// A node reads the log for its missed rows, which takes two minutes. Then it misses another row and dies.
+func TestLongRepair_MarkStaysForMissedRows(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2")
+		n1 := c.nodes["n1"]
+		hold := n1.holdReplays()
+		n1.mu.Lock()
+		n1.Projection.mu.Lock()
+		n1.missed.add(time.Now().UnixMilli(), make([]int, remembered+1)...)
+		n1.Projection.mu.Unlock()
+		n1.mu.Unlock()
+		n1.Suspect()
+		bubble.Sleep(2 * time.Minute)
+		if mark := c.mark("n1", "n2"); !hasSign(mark, signBehind) {
+			t.Errorf("n1 applies rows for two minutes, and has the mark %q, want one with %q", mark, signBehind)
+		}
+		at := time.Now()
+		n1.Begin(at)
+		c.commitLate(1, at)
+		n1.Missed(at, 1)
+		n1.wire.BlackHole()
+		hold <- errors.New("redis is away")
+		n1.stop()
+		bubble.Sleep(3 * time.Minute)
+		c.nodes["n2"].has(t, 1)
+	})
+}
+
+// Redis loses the mark of a dead node, together with all data.
+func TestDeadNode_LateCommitReachesARedisThatLostItsMark(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		for _, wait := range []time.Duration{time.Second, dead / 2} { // before and after other nodes see that it is dead
+			c := newCluster(t, "n1", "n2", "n3")
+			at := time.Now()
+			c.kill("n1")
+			bubble.Sleep(wait)
+			c.redis.FlushAll()
+			bubble.Sleep(dead / 2)
+			c.lacks("n2", 1)
+			c.commitLate(1, at)
+			bubble.Sleep(3 * time.Minute)
+			c.nodes["n2"].has(t, 1)
+			if mark := c.mark("n1", "n2"); mark != "" || !c.nodes["n2"].Up() || !c.nodes["n3"].Up() {
+				t.Errorf("after %s: the mark of n1 is %q, and Redis is trusted: %v, %v; want none and true", wait, mark, c.nodes["n2"].Up(), c.nodes["n3"].Up())
+			}
+		}
+	})
+}
+
+func TestDeadNode_LateCommitReachesARedisThatWasEmptiedBetweenTheReplays(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2")
+		at := time.Now()
+		c.kill("n1")
+		c.afterFirstReplay("n2")
+		c.redis.Kill()
+		bubble.Sleep(2 * time.Second)
+		c.redis.RestartEmpty()
+		bubble.Sleep(5 * time.Second)
+		c.lacks("n2", 1)
+		c.commitLate(1, at)
+		bubble.Sleep(2 * time.Minute)
+		c.nodes["n2"].has(t, 1)
+		if mark := c.mark("n1", "n2"); mark != "" || !c.nodes["n2"].Up() {
+			t.Errorf("the mark of n1 is %q, and Redis is trusted: %v; want none and true", mark, c.nodes["n2"].Up())
+		}
+	})
+}
+
+// The second replay takes 75 seconds. Other nodes replay if a mark has not changed for 30 seconds.
+func TestDeadNode_LongSecondReplayIsNotRepeated(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2", "n3", "n4")
+		at, replays := time.Now(), 0
+		c.kill("n1")
+		c.afterFirstReplay("n2")
+		for _, name := range []string{"n2", "n3", "n4"} {
+			n := c.nodes[name]
+			n.mu.Lock()
+			n.took = 75 * time.Second
+			replays -= len(n.replayed)
+			n.mu.Unlock()
+		}
+		bubble.Sleep(slowCommit + 3*time.Minute)
+		for _, name := range []string{"n2", "n3", "n4"} {
+			replays += len(c.nodes[name].replays())
+		}
+		agreed := time.UnixMilli(c.nodes["n2"].Agreed())
+		if mark := c.mark("n1", "n2"); mark != "" || replays != 1 || !agreed.After(at) {
+			t.Errorf("the mark of n1 is %q, %d replays, agreed up to %s; want none, 1, and after %s", mark, replays, agreed, at)
+		}
+	})
+}
+
+// A clock that is ahead does not delay the replay for its node.
+func TestMark_OfAFutureClockIsDeadInTime(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w, marks := watch{}, map[string]string{"n1": fmt.Sprintf("1 %d", time.Now().Add(time.Hour).UnixMilli())}
+		w.dead(marks, slowCommit)
+		bubble.Sleep(dead + time.Second)
+		if stale, _ := w.dead(marks, slowCommit); stale["n1"] == "" {
+			t.Error("the node does not count as dead")
+		}
+	})
+}
+
 // A node that was considered dead is connected again: it writes its own mark again.
 func TestDeadNode_ThatLivesTakesItsMarkBack(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

@@ -23,6 +23,9 @@
 // between. No client got a response for a row that commits so late, so Redis is trusted until the second replay. SQLite
 // runs in the process of its only node and commits nothing after the death of the node: there one replay is enough.
 //
+// If Redis loses the marks together with its data, each live node writes the marks of the other nodes again, as it saw
+// them last. A node may have died shortly before.
+//
 // A node that cannot reach Redis writes its mark to SQL, and continues to commit. By its mark in Redis, the other nodes
 // consider it dead and replay for it. They replay again when the mark in SQL does not move either. Each time they
 // replay twice, as for any dead node.
@@ -134,14 +137,19 @@ type Projection[Change, State any] struct {
 	unsure  backlog[Change]  // commit unknown, and not acknowledged
 	again   []lookup[Change] // unsure rows after their first check
 
+	// Only Run and its heartbeat use these fields. The heartbeat runs during a round.
+	beatMu  sync.Mutex
+	mark    string   // this node's mark in Redis
+	own     int64    // Unix ms: the first time of the marks that the heartbeat writes
+	claimed []claims // the heartbeat renews them
+
 	// Only Run uses these fields.
 	identity string // of the servers when Redis was last complete
-	mark     string // the mark that this node last stored
 	sound    bool   // the last round has succeeded
-	// others are the live nodes of the last round. After an outage of Redis, the node awaits some of them: Redis may miss
-	// their rows until their marks have moved and are not behind.
-	others          map[string]string
-	awaited         map[string]standing
+	damaged  bool   // Redis has lost data or this node's mark, and no replay has succeeded since then
+	// awaited has marks of other nodes from the end of an outage of Redis. Redis may miss the rows of these nodes until
+	// their marks have moved and are not behind.
+	awaited         map[string]string
 	seen, seenNotes watch             // the marks in Redis and in SQL
 	reached, noted  time.Time         // the last response of Redis, and the last write of a mark to SQL
 	note            string            // the mark in SQL; empty if there is none
@@ -191,7 +199,7 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 	if cfg.Patience == 0 {
 		cfg.Patience = time.Second
 	}
-	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]standing{}, seen: watch{}, seenNotes: watch{}, reached: time.Now()}
+	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]string{}, seen: watch{}, seenNotes: watch{}, reached: time.Now()}
 	if cfg.DB.Dialect() != sqldb.SQLite {
 		p.repeatAfter = slowCommit
 	}
@@ -498,72 +506,78 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if err != nil {
 		return err
 	}
+	held := marks[p.cfg.Node]
+	if identity != p.identity || held != p.mark {
+		p.damaged, p.mark = true, held
+	}
+	if p.identity != "" { // otherwise the node starts, and replays the rows of all nodes
+		if identity != p.identity || held == "" {
+			if err := p.restoreMarks(ctx, marks); err != nil {
+				return err
+			}
+		}
+		p.await(marks, p.damaged || !p.sound || ended != p.ended.Load())
+	}
+	p.writable.Store(true) // later changes need no replay
 	stale, due := p.seen.dead(marks, p.repeatAfter)
 	delete(stale, p.cfg.Node)
 	delete(due, p.cfg.Node)
-	silent := p.await(marks, stale, !p.sound || identity != p.identity || ended != p.ended.Load())
-	p.writable.Store(true) // later changes need no replay
-	// Repairs run before the mark moves, because other nodes may wait for the mark.
-	if err := p.repair(ctx); err != nil {
-		return err
-	}
-	held := marks[p.cfg.Node]
-	harmed := identity != p.identity || held != p.mark
-	own := complete
-	if harmed && p.mark != "" {
-		own = markTime(p.mark)
-	}
 	noted, notedDue := p.deadNotes(ctx)
 	p.oldest = min(complete, oldest(marks), oldest(p.notes))
 	since := min(oldest(stale), oldest(noted))
-	if harmed { // rows of any node may be missing
+	if p.damaged { // rows of any node may be missing
 		since = min(since, oldest(marks))
 	}
-	if harmed && p.mark != "" {
-		since = min(since, own)
-	}
-	for _, from := range silent {
-		since = min(since, from.UnixMilli())
-		p.oldest = min(p.oldest, from.UnixMilli())
+	if p.damaged && p.identity != "" {
+		since = min(since, p.applied.Load())
 	}
 	behind := since != math.MaxInt64
 	if behind {
 		p.up.Store(false)
 	}
-	if due, err = claim(ctx, due, p.swap); err != nil {
-		return err
-	}
-	if notedDue, err = claim(ctx, notedDue, p.sql.swap); err != nil { // no reason to distrust Redis
-		p.cfg.Log.Debug("a mark cannot be changed in sql", "marks", p.cfg.Applied.String(), "err", err)
-	}
-	since = min(since, oldest(due), oldest(notedDue))
-	if since != math.MaxInt64 {
+	p.own, p.claimed = p.applied.Load(), nil
+	err = p.beating(ctx, func(ctx context.Context) error {
+		// Repairs run before the mark moves, because other nodes may wait for the mark.
+		if err := p.repair(ctx); err != nil {
+			return err
+		}
+		if due, err = claim(ctx, due, p.swap); err != nil {
+			return err
+		}
+		if notedDue, err = claim(ctx, notedDue, p.sql.swap); err != nil { // no reason to distrust Redis
+			p.cfg.Log.Debug("a mark cannot be changed in sql", "marks", p.cfg.Applied.String(), "err", err)
+		}
+		if since = min(since, oldest(due), oldest(notedDue)); since == math.MaxInt64 {
+			return nil
+		}
+		p.beatMu.Lock()
+		p.claimed = []claims{{due, p.swap}, {notedDue, p.sql.swap}}
+		if !p.damaged {
+			p.own = complete
+		}
+		p.beatMu.Unlock()
+		if err := p.beat(ctx); err != nil { // before the replay, whose node may die
+			return err
+		}
 		began := time.Now()
-		err := p.beating(ctx, &held, own, func(ctx context.Context) error {
-			return p.replay(ctx, time.UnixMilli(since).Add(-margin))
-		})
+		err := p.replay(ctx, time.UnixMilli(since).Add(-margin))
 		switch {
 		case err == nil:
 			p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", time.UnixMilli(since).UTC(), "took", time.Since(began))
-		case behind || !errors.Is(err, errReplay):
+		case behind:
 			return err
 		default: // Redis has all acknowledged changes; the marks stay, and a node replays from them later
-			due, notedDue = nil, nil
+			p.beatMu.Lock()
+			p.claimed, due, notedDue = nil, nil, nil
+			p.beatMu.Unlock()
 		}
-	}
-	if err := p.repair(ctx); err != nil {
+		return p.repair(ctx)
+	})
+	if err != nil {
 		return err
 	}
-	if err := p.move(ctx, &held, makeMark(complete, signNone)); err != nil {
+	if err := p.move(ctx, makeMark(complete, signNone)); err != nil {
 		return err
-	}
-	for node, from := range silent {
-		if marks[node] == "" && p.repeatAfter > 0 { // its mark was lost with the data
-			if _, err := p.swap(ctx, node, "", makeMark(from.UnixMilli(), signReplayed)); err != nil {
-				return err
-			}
-		}
-		delete(p.awaited, node)
 	}
 	if err := p.markReplayed(ctx, stale, due, p.swap); err != nil {
 		return err
@@ -571,7 +585,29 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if err := p.markReplayed(ctx, noted, notedDue, p.sql.swap); err != nil {
 		return err
 	}
-	p.identity = identity
+	for node := range stale {
+		delete(p.awaited, node)
+	}
+	p.identity, p.damaged = identity, false
+	return nil
+}
+
+// restoreMarks writes the marks of other nodes that Redis has lost, as this node saw them last. If such a node is dead,
+// the others must still replay for it. If it lives, it finds a mark that it did not write, and therefore replays too.
+func (p *Projection[Change, State]) restoreMarks(ctx context.Context, marks map[string]string) error {
+	for node, was := range p.seen {
+		if node == p.cfg.Node || was.mark == "" || marks[node] != "" || hasSign(was.mark, signLeft) {
+			continue
+		}
+		restored := remake(was.mark, writtenAt(was.mark).Add(time.Millisecond))
+		swapped, err := p.swap(ctx, node, "", restored)
+		if err != nil {
+			return err
+		}
+		if swapped {
+			marks[node] = restored
+		}
+	}
 	return nil
 }
 
@@ -579,21 +615,40 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 // string means no mark.
 type swapFunc func(ctx context.Context, node, from, to string) (swapped bool, err error)
 
+// claims are marks of dead nodes whose second replay this node executes. They are in Redis or in SQL.
+type claims struct {
+	marks map[string]string
+	swap  swapFunc
+}
+
 // claim renews the marks of nodes whose second replay is due, so that other nodes wait slowCommit again before they
 // replay. It returns the marks that no other node has claimed.
 func claim(ctx context.Context, due map[string]string, swap swapFunc) (claimed map[string]string, err error) {
-	claimed = map[string]string{}
-	for node, mark := range due {
-		renewed := makeMark(markTime(mark), signReplayed)
-		swapped, err := swap(ctx, node, mark, renewed)
-		if err != nil {
-			return nil, err
+	c := claims{maps.Clone(due), swap}
+	if err := c.renew(ctx, 0); err != nil {
+		return nil, err
+	}
+	return c.marks, nil
+}
+
+// renew writes claims again that are at least that old. It removes a claim if its mark has changed: the node lives, or
+// another node replays for it.
+func (c claims) renew(ctx context.Context, age time.Duration) error {
+	for node, mark := range c.marks {
+		now := time.Now()
+		if age > 0 && now.Sub(writtenAt(mark)) < age {
+			continue
 		}
-		if swapped {
-			claimed[node] = renewed
+		renewed := remake(mark, now)
+		swapped, err := c.swap(ctx, node, mark, renewed)
+		if err != nil {
+			return err
+		}
+		if c.marks[node] = renewed; !swapped {
+			delete(c.marks, node)
 		}
 	}
-	return claimed, nil
+	return nil
 }
 
 // markReplayed records a replay in the marks of dead nodes: first are marks after their first replay, and last are marks after
@@ -660,43 +715,20 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) (stale, due m
 	return p.seenNotes.dead(notes, p.repeatAfter)
 }
 
-// await returns the silent nodes after an outage of Redis. Each live node must confirm by its mark that Redis has its
-// commits. A silent node has not done so for so long that it is dead. Its rows may be missing since the returned time,
-// and it is awaited until a replay from there. A node that replays is alive, however long that takes.
-func (p *Projection[Change, State]) await(marks, stale map[string]string, away bool) (silent map[string]time.Time) {
-	if p.identity == "" {
-		away = false // the node starts, and replays the rows of all nodes
-	}
-	now, nodes := time.Now(), p.others // nodes of the last round, and nodes that live now
-	p.others = map[string]string{}
-	for node, mark := range marks {
-		if _, gone := stale[node]; node != p.cfg.Node && !gone && !hasSign(mark, signReplayed) && !hasSign(mark, signLeft) {
-			p.others[node] = mark
-		}
-	}
-	if away {
-		maps.Copy(nodes, p.others)
-		for node := range nodes {
-			if _, known := p.awaited[node]; !known { // otherwise an earlier round has waited for it and failed
-				p.awaited[node] = standing{marks[node], now}
-			}
-		}
-	}
-	silent = map[string]time.Time{}
+// await waits for the nodes with a mark after an outage of Redis, or after a loss of data. Each live node must confirm by
+// its mark that Redis has its commits. A node that does not is dead, and a replay for it ends the wait. A node that
+// replays is alive, however long that takes.
+func (p *Projection[Change, State]) await(marks map[string]string, outage bool) {
 	for node, was := range p.awaited {
-		switch mark := marks[node]; {
-		case away: // it must move from this mark
-			if mark != was.mark {
-				p.awaited[node] = standing{mark, now}
-			}
-		case hasSign(mark, signBehind): // it lives, or a node replays for it and removes its mark
-		case mark != was.mark:
+		if mark := marks[node]; mark != was && !hasSign(mark, signBehind) {
 			delete(p.awaited, node)
-		case now.Sub(was.since) > dead:
-			silent[node] = was.since
 		}
 	}
-	return silent
+	for node, mark := range marks {
+		if outage && node != p.cfg.Node && !hasSign(mark, signReplayed) && !hasSign(mark, signLeft) {
+			p.awaited[node] = mark
+		}
+	}
 }
 
 func (p *Projection[Change, State]) look(ctx context.Context) (identity string, marks map[string]string, err error) {
@@ -721,6 +753,11 @@ const (
 
 func makeMark(complete int64, sign string) string {
 	return fmt.Sprintf("%d %s%d", complete, sign, time.Now().UnixMilli())
+}
+
+// remake returns the mark with another time of its write.
+func remake(mark string, written time.Time) string {
+	return strings.TrimRight(mark, "0123456789") + strconv.FormatInt(written.UnixMilli(), 10)
 }
 
 func hasSign(mark, sign string) bool {
@@ -773,9 +810,9 @@ func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, 
 		since := writtenAt(mark)
 		if hasSign(mark, signReplayed) {
 			since = since.Add(margin)
-			if since.After(now) {
-				since = now
-			}
+		}
+		if since.After(now) {
+			since = now
 		}
 		w[node] = standing{mark, since}
 	}
@@ -800,11 +837,9 @@ func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, 
 	return stale, due
 }
 
-// beating renews this node's mark while fn runs. The mark states that the node is behind until the caller moves it.
-func (p *Projection[Change, State]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
-	if err := p.move(ctx, held, makeMark(complete, signBehind)); err != nil {
-		return err
-	}
+// beating runs fn. As long as fn runs, the heartbeat renews this node's mark: other nodes replay for a node whose mark
+// does not move, and then remove the mark.
+func (p *Projection[Change, State]) beating(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beats sync.WaitGroup
 	beats.Go(func() {
@@ -820,14 +855,14 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 				}
 				// The end of fn must not cancel this move. Redis may have moved the mark already, and the next round would
 				// treat the unknown mark as damage.
-				if err := p.move(context.WithoutCancel(ctx), held, makeMark(complete, signBehind)); err != nil {
+				if err := p.beat(context.WithoutCancel(ctx)); err != nil {
 					cancel(err)
 				}
 			}
 		}
 	})
 	err := fn(ctx)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
+	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	cancel(nil)
@@ -835,16 +870,34 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 	return err
 }
 
-// move replaces this node's mark, which must equal held.
-func (p *Projection[Change, State]) move(ctx context.Context, held *string, mark string) error {
-	moved, err := p.swap(ctx, p.cfg.Node, *held, mark)
+// beat renews this node's mark, which then states that the node is behind. It also renews the claims, so that no other
+// node replays for the same dead nodes.
+func (p *Projection[Change, State]) beat(ctx context.Context) error {
+	p.beatMu.Lock()
+	defer p.beatMu.Unlock()
+	if err := p.move(ctx, makeMark(p.own, signBehind)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
+	defer cancel()
+	for _, c := range p.claimed {
+		if err := c.renew(ctx, p.repeatAfter/3); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move replaces this node's mark, which must not have changed in Redis.
+func (p *Projection[Change, State]) move(ctx context.Context, mark string) error {
+	moved, err := p.swap(ctx, p.cfg.Node, p.mark, mark)
 	if err != nil {
 		return err
 	}
 	if !moved {
 		return errors.New("the mark was lost while it was being moved")
 	}
-	*held, p.mark = mark, mark
+	p.mark = mark
 	p.applied.Store(markTime(mark))
 	return nil
 }
@@ -864,7 +917,7 @@ func (p *Projection[Change, State]) leave(ctx context.Context) {
 	p.mu.Lock()
 	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0 || len(p.again) > 0
 	p.mu.Unlock()
-	if p.mark == "" || open {
+	if p.mark == "" || open || p.damaged {
 		return
 	}
 	left := makeMark(markTime(p.mark), signLeft)
