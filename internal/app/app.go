@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -105,7 +106,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	key, err := secret(cfg)
+	key, isNew, err := secret(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +127,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	origin, err := agree(ctx, a.db, key, previous)
+	if isNew && errors.Is(err, errSecret) { // another node has the secret
+		err = errors.Join(err, os.Remove(filepath.Join(cfg.Data, secretFile)))
+	}
 	if err != nil {
 		return nil, cfg.withSource(err)
 	}

@@ -45,23 +45,28 @@ func sumOf(secret []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// secret returns the configured secret, or the one in the data folder. It generates one if there is none.
-func secret(cfg Config) ([]byte, error) {
+// secret returns the configured secret, or the one in the data folder. If there is none, it generates one, and reports
+// that the file is new.
+func secret(cfg Config) (secret []byte, isNew bool, err error) {
 	if cfg.Secret != "" {
-		return []byte(cfg.Secret), nil
+		return []byte(cfg.Secret), false, nil
 	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	path := filepath.Join(cfg.Data, secretFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := writeOnce(path, rand.Text()+rand.Text()); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
+		switch err := writeOnce(path, rand.Text()+rand.Text()); {
+		case err == nil:
+			isNew = true
+		case !errors.Is(err, fs.ErrExist):
+			return nil, false, err
 		}
 		text, err = os.ReadFile(path)
 	}
-	return checkSecret(path, text, err)
+	secret, err = checkSecret(path, text, err)
+	return secret, isNew, err
 }
 
 // checkSecret returns the secret of a file. It refuses an empty secret, because its signatures could be forged.
