@@ -185,7 +185,7 @@ func run() (err error) {
 	if _, err := commandStats(ctx, ask, true); err != nil {
 		return err
 	}
-	list, _, err := nodes[1].FriendsOnline(ctx, all[0]) // caches the users in this process
+	list, _, err := nodes[1].OnlineFriends(ctx, all[0]) // caches the users in this process
 	if err != nil || len(list) != friends {
 		return fmt.Errorf("%d friends are on line, %w", len(list), err)
 	}
@@ -193,7 +193,7 @@ func run() (err error) {
 	if err != nil {
 		return err
 	}
-	if _, _, err := nodes[1].FriendsOnline(ctx, all[0]); err != nil {
+	if _, _, err := nodes[1].OnlineFriends(ctx, all[0]); err != nil {
 		return err
 	}
 	second, err := commandStats(ctx, ask, true)
@@ -247,8 +247,8 @@ func enter(n *node, user accounts.ID, number int) {
 
 // online counts the users who are online, as each of them sees it.
 func online(ctx context.Context, n *node, users []accounts.ID) (asked, rounds, online int, err error) {
-	for _, u := range users[max(0, len(users)-presence.MaxAsked):] {
-		status, _, _, err := n.Mine(ctx, u)
+	for _, u := range users[max(0, len(users)-presence.MaxUsers):] {
+		status, _, _, err := n.Own(ctx, u)
 		if err != nil {
 			return 0, 0, 0, err
 		}

@@ -33,11 +33,11 @@ import (
 
 var (
 	histories = flag.Int("histories", 6, "random histories of each kind")
-	seed      = flag.Uint64("seed", 0, "of the first history; 0: another one each time")
+	seed      = flag.Uint64("seed", 0, "seed of the first history; 0: a random one")
 )
 
-// A node has the parts of a server that presence needs, on a wire of its own. It can die: none of the writes of its
-// stop reach the others.
+// A node has the parts of a server that presence needs, with its own connection to Redis. kill stops it like a crash:
+// none of its last writes reach Redis.
 type node struct {
 	*Service
 	people *accounts.Service
@@ -49,7 +49,7 @@ type node struct {
 	dead   bool
 }
 
-// world has several nodes, on one database and one Redis.
+// world has several nodes with one database and one Redis.
 type world struct {
 	t      *testing.T
 	memory *redistest.Memory
@@ -57,21 +57,21 @@ type world struct {
 	users  []accounts.ID
 	log    logtest.Buffer
 
-	mu   sync.Mutex
-	told map[[2]accounts.ID][]telling // by the viewer and the user
+	mu       sync.Mutex
+	received map[[2]accounts.ID][]receivedEvent // by viewer and user
 }
 
-type telling struct {
-	status string
-	seen   bool // with the time
-	at     time.Time
+type receivedEvent struct {
+	status      string
+	hasLastSeen bool
+	at          time.Time
 
 	version int64
 }
 
 func newWorld(t *testing.T, users int) *world {
 	t.Helper()
-	w := &world{t: t, memory: redistest.InMemory(t), db: sqldbtest.Engine{Name: "sqlite"}.Open(t), told: map[[2]accounts.ID][]telling{}}
+	w := &world{t: t, memory: redistest.InMemory(t), db: sqldbtest.Engine{Name: "sqlite"}.Open(t), received: map[[2]accounts.ID][]receivedEvent{}}
 	var all []accounts.User
 	for i := range users {
 		u, err := accounts.NewUser(fmt.Sprintf("user%d@example.org", i), fmt.Sprint("User ", i), "UTC")
@@ -109,7 +109,7 @@ func (w *world) start() *node {
 	}
 	w.must(n.bus.Nodes().Wait(w.t.Context()))
 	running.Go(func() { _ = n.Run(ctx, func() {}) })
-	running.Go(func() { // the job, on every node at once
+	running.Go(func() { // the sweep, on every node at the same time
 		for tick := time.NewTicker(time.Second); ; {
 			select {
 			case <-ctx.Done():
@@ -135,11 +135,11 @@ func (w *world) listen(n *node) {
 			}
 			of, err := ids.Parse[accounts.User](p.User)
 			if err != nil {
-				w.t.Errorf("told of %q", p.User)
+				w.t.Errorf("event about user %q", p.User)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.told[[2]accounts.ID{u, of}] = append(w.told[[2]accounts.ID{u, of}], telling{p.Status, p.LastSeen != nil, time.Now(), p.Version})
+			w.received[[2]accounts.ID{u, of}] = append(w.received[[2]accounts.ID{u, of}], receivedEvent{p.Status, p.LastSeen != nil, time.Now(), p.Version})
 		}})
 		w.t.Cleanup(leave)
 	}
@@ -153,25 +153,25 @@ func (w *world) befriend(n *node, a, b int) {
 	w.must(err)
 }
 
-// A plan is the reference: the past actions, in plain maps.
+// A plan is the expected state after the actions of a history.
 type plan struct {
-	open   map[string]planned // connections
-	wish   map[int]Status
-	hidden map[int]bool
-	apart  map[[2]int]bool
+	open       map[string]plannedConnection
+	wish       map[int]Status
+	hidden     map[int]bool
+	unfriended map[[2]int]bool
 
-	never []forbidden // events that must not be published
+	forbidden []forbiddenEvents // events that must not be published
 }
 
-// planned is a connection of the plan.
-type planned struct {
+// plannedConnection is an open connection of the plan.
+type plannedConnection struct {
 	user int
 	at   *node
 }
 
-// forbidden has a time when a viewer must not get events of a user. With hidden, an event that the user is offline is
-// allowed.
-type forbidden struct {
+// forbiddenEvents has a time in which a viewer must get no event about a user. If hidden is set, events that the user is
+// offline are allowed.
+type forbiddenEvents struct {
 	viewer, user int
 	hidden       bool
 	from, to     time.Time
@@ -186,8 +186,8 @@ func (p *plan) status(user int) Status {
 	return Offline
 }
 
-func (p *plan) sees(viewer, user int) Status {
-	if viewer != user && (p.hidden[user] || p.apart[pairOf(viewer, user)]) {
+func (p *plan) visibleStatus(viewer, user int) Status {
+	if viewer != user && (p.hidden[user] || p.unfriended[pairOf(viewer, user)]) {
 		return Offline
 	}
 	return p.status(user)
@@ -202,129 +202,129 @@ type history struct {
 	r       *rand.Rand
 	watcher *node // never dies, and has no connections
 	nodes   []*node
-	harm    bool // Redis and the network fail, too
+	faults  bool // Redis and the network also fail
 	next    int
 	log     []string
 }
 
-func (h *history) note(format string, args ...any) {
+func (h *history) logf(format string, args ...any) {
 	h.log = append(h.log, fmt.Sprintf("%s %s", time.Since(bubble.Began), fmt.Sprintf(format, args...)))
 }
 
-func (h *history) any() int { return h.r.IntN(len(h.users)) }
+func (h *history) randomUser() int { return h.r.IntN(len(h.users)) }
 
 func (h *history) step() {
 	ctx := h.t.Context()
-	what, u, i := h.r.IntN(24), h.any(), h.r.IntN(len(h.nodes))
+	action, u, i := h.r.IntN(24), h.randomUser(), h.r.IntN(len(h.nodes))
 	n := h.nodes[i]
 	switch {
-	case what < 8:
+	case action < 8:
 		name := fmt.Sprint("connection", h.next)
 		h.next++
-		h.note("user %d opens %s at node %d", u, name, i)
+		h.logf("user %d opens %s at node %d", u, name, i)
 		n.Watch(Socket).Opened(h.users[u].String(), ids.New[accounts.Session]().String(), name)
-		h.open[name] = planned{u, n}
-	case what < 16 && len(h.open) > 0:
+		h.open[name] = plannedConnection{u, n}
+	case action < 16 && len(h.open) > 0:
 		names := slices.Sorted(maps.Keys(h.open))
 		name := names[h.r.IntN(len(names))]
-		h.note("%s closes", name)
+		h.logf("%s closes", name)
 		h.open[name].at.Watch(Socket).Closed(name)
 		delete(h.open, name)
-	case what < 18:
+	case action < 18:
 		to := Status(1 + h.r.IntN(3))
-		h.note("user %d is %s at node %d", u, to, i)
+		h.logf("user %d is %s at node %d", u, to, i)
 		h.must(n.SetWish(ctx, h.users[u], to))
 		h.wish[u] = to
-	case what == 18:
+	case action == 18:
 		to, hidden := accounts.ToNobody, !h.hidden[u]
 		if !hidden {
 			to = accounts.ToFriends
 		}
-		h.note("user %d shows %s", u, to)
+		h.logf("user %d shows %s", u, to)
 		_, err := n.people.Update(ctx, h.users[u], accounts.Change{Presence: &to})
 		h.must(err)
 		h.hidden[u] = hidden
 		for v := range h.users {
 			if hidden && v != u {
-				h.never = append(h.never, forbidden{v, u, true, time.Now().Add(50 * time.Millisecond), time.Time{}})
+				h.forbidden = append(h.forbidden, forbiddenEvents{v, u, true, time.Now().Add(50 * time.Millisecond), time.Time{}})
 			}
 		}
-		for k := range h.never {
-			if f := &h.never[k]; f.user == u && f.hidden && f.to.IsZero() && !hidden {
+		for k := range h.forbidden {
+			if f := &h.forbidden[k]; f.user == u && f.hidden && f.to.IsZero() && !hidden {
 				f.to = time.Now()
 			}
 		}
-		eventually.NoError(h.t, "the change to be told", func() error { return h.watcher.AudienceChanged(ctx, h.users[u]) })
-	case what == 19:
-		v := h.any()
-		if v == u || h.apart[pairOf(u, v)] {
+		eventually.NoError(h.t, "the change to be published", func() error { return h.watcher.AudienceChanged(ctx, h.users[u]) })
+	case action == 19:
+		v := h.randomUser()
+		if v == u || h.unfriended[pairOf(u, v)] {
 			return
 		}
-		h.note("user %d leaves user %d", u, v)
+		h.logf("user %d leaves user %d", u, v)
 		if h.r.IntN(2) == 0 {
 			h.must(h.watcher.social.Block(ctx, h.users[u], h.users[v]))
 		} else {
 			h.must(h.watcher.social.Unfriend(ctx, h.users[u], h.users[v]))
 		}
-		h.apart[pairOf(u, v)] = true
-		for _, f := range []forbidden{{viewer: u, user: v}, {viewer: v, user: u}} {
+		h.unfriended[pairOf(u, v)] = true
+		for _, f := range []forbiddenEvents{{viewer: u, user: v}, {viewer: v, user: u}} {
 			f.from = time.Now().Add(500 * time.Millisecond)
-			h.never = append(h.never, f)
+			h.forbidden = append(h.forbidden, f)
 		}
-	case what == 20:
-		bubble.Sleep(2 * time.Second) // so that it has published its changes
-		h.note("node %d dies", i)
+	case action == 20:
+		bubble.Sleep(2 * time.Second) // until it has published its changes
+		h.logf("node %d dies", i)
 		n.kill()
-		maps.DeleteFunc(h.open, func(_ string, c planned) bool { return c.at == n })
+		maps.DeleteFunc(h.open, func(_ string, c plannedConnection) bool { return c.at == n })
 		h.nodes[i] = h.start()
-	case what == 21 && h.harm:
-		h.note("Redis is emptied")
+	case action == 21 && h.faults:
+		h.logf("Redis is emptied")
 		h.memory.FlushAll()
-	case what == 22 && h.harm:
-		h.note("Redis is away")
+	case action == 22 && h.faults:
+		h.logf("Redis is away")
 		h.memory.Kill()
-		bubble.Sleep(h.some(15 * time.Second))
+		bubble.Sleep(h.randomDuration(15 * time.Second))
 		if h.r.IntN(2) == 0 {
-			h.note("Redis is back, empty")
+			h.logf("Redis is back, empty")
 			h.memory.RestartEmpty()
 		} else {
-			h.note("Redis is back")
+			h.logf("Redis is back")
 			h.memory.Restart()
 		}
 		bubble.Sleep(2 * time.Second)
-	case what == 23 && h.harm:
-		h.note("node %d is cut off", i)
+	case action == 23 && h.faults:
+		h.logf("node %d is cut off", i)
 		n.wire.BlackHole()
-		bubble.Sleep(h.some(20 * time.Second))
+		bubble.Sleep(h.randomDuration(20 * time.Second))
 		n.wire.Heal()
-		h.note("node %d is back", i)
+		h.logf("node %d is back", i)
 		bubble.Sleep(2 * time.Second)
 	}
 }
 
-func (h *history) some(most time.Duration) time.Duration {
-	return time.Duration(h.r.Int64N(int64(most)))
+func (h *history) randomDuration(limit time.Duration) time.Duration {
+	return time.Duration(h.r.Int64N(int64(limit)))
 }
 
-// read compares the responses of every node with the plan.
-func (h *history) read() error {
+// checkReads compares the responses of every node with the plan.
+func (h *history) checkReads() error {
 	for i, n := range append(slices.Clone(h.nodes), h.watcher) {
 		for v, viewer := range h.users {
-			seen, partial, err := n.Of(h.t.Context(), viewer, h.users, false)
+			seen, partial, err := n.Get(h.t.Context(), viewer, h.users, false)
 			if err != nil || partial {
 				return fmt.Errorf("node %d: partial %v, %w", i, partial, err)
 			}
-			friends, _, err := n.FriendsOnline(h.t.Context(), viewer)
+			friends, _, err := n.OnlineFriends(h.t.Context(), viewer)
 			if err != nil {
 				return err
 			}
 			for u, s := range seen {
-				want := h.sees(v, u)
+				want := h.visibleStatus(v, u)
 				if s.Status != want {
 					return fmt.Errorf("at node %d user %d sees user %d %s, want %s", i, v, u, s.Status, want)
 				}
-				if listed := slices.ContainsFunc(friends, func(f Seen) bool { return f.User == h.users[u] && f.Status == want }); v != u && listed != (want != Offline) {
-					return fmt.Errorf("at node %d among the friends of user %d is user %d: %v, want %s", i, v, u, listed, want)
+				if listed := slices.ContainsFunc(friends, func(f UserStatus) bool { return f.User == h.users[u] && f.Status == want }); v != u && listed != (want != Offline) {
+					return fmt.Errorf("node %d lists user %[3]d as a friend of user %[2]d: %[4]v, want %[5]s", i, v, u, listed, want)
 				}
 			}
 		}
@@ -332,69 +332,69 @@ func (h *history) read() error {
 	return nil
 }
 
-// heard compares the events of users with the plan.
-func (h *history) heard() error {
+// checkEvents compares the events of users with the plan.
+func (h *history) checkEvents() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, f := range h.never {
-		for _, told := range h.told[[2]accounts.ID{h.users[f.viewer], h.users[f.user]}] {
-			if told.at.Before(f.from) || !f.to.IsZero() && !told.at.Before(f.to) {
+	for _, f := range h.forbidden {
+		for _, event := range h.received[[2]accounts.ID{h.users[f.viewer], h.users[f.user]}] {
+			if event.at.Before(f.from) || !f.to.IsZero() && !event.at.Before(f.to) {
 				continue
 			}
-			if !f.hidden || told.status != api.StatusOffline || told.seen {
-				return fmt.Errorf("user %d was told that user %d is %s, at %s", f.viewer, f.user, told.status, told.at.Sub(bubble.Began))
+			if !f.hidden || event.status != api.StatusOffline || event.hasLastSeen {
+				return fmt.Errorf("user %d got an event that user %d is %s, at %s", f.viewer, f.user, event.status, event.at.Sub(bubble.Began))
 			}
 		}
 	}
-	if h.harm { // events may be lost
+	if h.faults { // events may be lost
 		return nil
 	}
 	for v, viewer := range h.users {
 		for u, user := range h.users {
-			if v == u || h.apart[pairOf(v, u)] {
+			if v == u || h.unfriended[pairOf(v, u)] {
 				continue
 			}
 			last, version := api.StatusOffline, int64(1)
-			for i, told := range h.told[[2]accounts.ID{viewer, user}] {
-				if told.status == last && !h.wasHidden(u) {
-					return fmt.Errorf("user %d was told twice that user %d is %s, at %s (%d)", v, u, last, told.at.Sub(bubble.Began), i)
+			for i, event := range h.received[[2]accounts.ID{viewer, user}] {
+				if event.status == last && !h.wasHidden(u) {
+					return fmt.Errorf("user %d got a second event that user %d is %s, at %s (%d)", v, u, last, event.at.Sub(bubble.Began), i)
 				}
-				if told.version < version {
-					return fmt.Errorf("an event to user %d of user %d has version %d after %d, at %s", v, u, told.version, version, told.at.Sub(bubble.Began))
+				if event.version < version {
+					return fmt.Errorf("user %d got an event about user %d with version %d after %d, at %s", v, u, event.version, version, event.at.Sub(bubble.Began))
 				}
-				last, version = told.status, told.version
+				last, version = event.status, event.version
 			}
-			if want := h.sees(v, u).String(); last != want {
-				return fmt.Errorf("user %d was last told that user %d is %s, want %s", v, u, last, want)
+			if want := h.visibleStatus(v, u).String(); last != want {
+				return fmt.Errorf("the last event to user %d is that user %d is %s, want %s", v, u, last, want)
 			}
 		}
 	}
 	return nil
 }
 
-// wasHidden reports whether a user was ever hidden: that is published regardless of earlier events.
+// wasHidden reports whether a user was ever hidden. Such a change is published even if the status stays the same.
 func (h *history) wasHidden(user int) bool {
-	return slices.ContainsFunc(h.never, func(f forbidden) bool { return f.hidden && f.user == user })
+	return slices.ContainsFunc(h.forbidden, func(f forbiddenEvents) bool { return f.hidden && f.user == user })
 }
 
-func TestRandomHistoriesEndAsThePlanSays(t *testing.T) {
-	for _, harm := range []bool{false, true} {
-		name := map[bool]string{false: "nodes die", true: "all fails"}[harm]
+func TestHistories_MatchThePlan(t *testing.T) {
+	for _, faults := range []bool{false, true} {
+		name := map[bool]string{false: "nodes die", true: "all parts fail"}[faults]
 		first := *seed
 		if first == 0 {
 			first = rand.Uint64N(1 << 40)
 		}
 		for i := range uint64(*histories) {
 			t.Run(fmt.Sprintf("%s, seed %d", name, first+i), func(t *testing.T) {
-				bubble.Test(t, func(t *testing.T) { oneHistory(t, first+i, harm) })
+				bubble.Test(t, func(t *testing.T) { runHistory(t, first+i, faults) })
 			})
 		}
 	}
 }
 
-func oneHistory(t *testing.T, seed uint64, harm bool) {
-	h := &history{world: newWorld(t, 4), r: rand.New(rand.NewPCG(seed, 2)), harm: harm,
-		plan: &plan{map[string]planned{}, map[int]Status{}, map[int]bool{}, map[[2]int]bool{}, nil}}
+func runHistory(t *testing.T, seed uint64, faults bool) {
+	h := &history{world: newWorld(t, 4), r: rand.New(rand.NewPCG(seed, 2)), faults: faults,
+		plan: &plan{map[string]plannedConnection{}, map[int]Status{}, map[int]bool{}, map[[2]int]bool{}, nil}}
 	h.watcher = h.start()
 	h.listen(h.watcher)
 	for a := range h.users {
@@ -407,15 +407,15 @@ func oneHistory(t *testing.T, seed uint64, harm bool) {
 	for range 30 + h.r.IntN(30) {
 		h.step()
 		if h.r.IntN(3) == 0 {
-			bubble.Sleep(100*time.Millisecond + h.some(9*time.Second))
+			bubble.Sleep(100*time.Millisecond + h.randomDuration(9*time.Second))
 		} else {
-			bubble.Sleep(100*time.Millisecond + h.some(time.Second))
+			bubble.Sleep(100*time.Millisecond + h.randomDuration(time.Second))
 		}
 	}
 	bubble.Sleep(30 * time.Second)
-	err := h.read()
+	err := h.checkReads()
 	if err == nil {
-		err = h.heard()
+		err = h.checkEvents()
 	}
 	if err != nil {
 		t.Errorf("%v\n%s", err, strings.Join(h.log, "\n"))

@@ -18,27 +18,27 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"presence"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/presence", ID: "presence.get", Tags: tags,
 		Summary:     "Get the presence of users",
-		Description: "For up to 200 users. In the order asked for. The caller sees friends who let themselves be seen, and themselves; all others look off line, whether they exist or not.",
+		Description: "Returns up to 200 users, in the order of the request. The caller sees friends with a visible presence, and themselves. All other ids are reported as offline, even if no such user exists.",
 		Errors:      []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore, social.ErrStore, accounts.ErrStore}}, s.getPresence)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/presence", ID: "presence.friends", Tags: tags,
 		Summary:     "List friends who are online",
-		Description: "Friends who are not listed are off line, unless the answer is partial: then ask again after presence.complete. Changes come as presence.changed: open the socket or stream first, then ask.",
-		Errors:      []*errs.Error{ErrStore, social.ErrStore, accounts.ErrStore}}, s.getFriends)
+		Description: "Friends who are not listed are offline, unless the response is partial. After a partial response, list again when presence.complete arrives. Changes arrive as presence.changed: open the socket or event stream before listing.",
+		Errors:      []*errs.Error{ErrStore, social.ErrStore, accounts.ErrStore}}, s.getOnlineFriends)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/presence", ID: "presence.mine", Tags: tags,
-		Summary: "Get the caller's presence", Errors: []*errs.Error{ErrStore}}, s.getMine)
+		Summary: "Get the caller's presence", Errors: []*errs.Error{ErrStore}}, s.getOwn)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/presence", ID: "presence.set", Tags: tags,
 		Summary:     "Set the caller's presence",
-		Description: "The status applies while the caller is connected. The wish holds for all devices, until it is changed. To look off line to everybody, set `presence` to `nobody` with PATCH /v1/me.",
-		Errors:      []*errs.Error{ErrWish, ErrStore}}, s.putMine)
+		Description: "The status applies while the caller is connected, on all devices, until the caller changes it. To appear offline to all users, set `presence` to `nobody` with PATCH /v1/me.",
+		Errors:      []*errs.Error{ErrWish, ErrStore}}, s.putOwn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/connections", ID: "presence.connections", Tags: tags,
 		Summary:     "List the caller's connections",
-		Description: "Connections of all devices to all nodes, oldest first. One that has just closed may be listed for some seconds.",
+		Description: "Returns the connections of all devices to all nodes, oldest first. A closed connection may stay listed for some seconds.",
 		Errors:      []*errs.Error{ErrStore}}, s.getConnections)
 }
 
 type presenceInput struct {
-	Users    []string `query:"users" required:"true" minItems:"1" maxItems:"200" doc:"ids, with commas between"`
-	LastSeen bool     `query:"last_seen" doc:"tell also when those who are off line were last on line"`
+	Users    []string `query:"users" required:"true" minItems:"1" maxItems:"200" doc:"ids, separated by commas"`
+	LastSeen bool     `query:"last_seen" doc:"also return when offline users were last online"`
 }
 
 func (s *Service) getPresence(ctx context.Context, caller accounts.Caller, in *presenceInput) (*web.Body[api.Presences], error) {
@@ -49,29 +49,29 @@ func (s *Service) getPresence(ctx context.Context, caller accounts.Caller, in *p
 			return nil, ids.ErrMalformed.On(fmt.Sprintf("query.users[%d]", i), "is not an identifier")
 		}
 	}
-	return wire(s.Of(ctx, caller.User, users, in.LastSeen))
+	return wireList(s.Get(ctx, caller.User, users, in.LastSeen))
 }
 
-func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Presences], error) {
-	return wire(s.FriendsOnline(ctx, caller.User))
+func (s *Service) getOnlineFriends(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Presences], error) {
+	return wireList(s.OnlineFriends(ctx, caller.User))
 }
 
-func wire(found []Seen, partial bool, err error) (*web.Body[api.Presences], error) {
+func wireList(statuses []UserStatus, partial bool, err error) (*web.Body[api.Presences], error) {
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.Presences{Users: web.List(found, Seen.wire), Partial: partial}), nil
+	return web.NewBody(api.Presences{Users: web.List(statuses, UserStatus.wire), Partial: partial}), nil
 }
 
-func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.MyPresence], error) {
-	now, wish, partial, err := s.Mine(ctx, caller.User)
+func (s *Service) getOwn(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.MyPresence], error) {
+	now, wish, partial, err := s.Own(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
 	return web.NewBody(api.MyPresence{Status: now.String(), Wish: wish.String(), Partial: partial}), nil
 }
 
-func (s *Service) putMine(ctx context.Context, caller accounts.Caller, in *web.Body[api.PresenceUpdate]) (*web.Body[api.MyPresence], error) {
+func (s *Service) putOwn(ctx context.Context, caller accounts.Caller, in *web.Body[api.PresenceUpdate]) (*web.Body[api.MyPresence], error) {
 	to, err := parseWish(in.Body.Status)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *Service) putMine(ctx context.Context, caller accounts.Caller, in *web.B
 	if err := s.SetWish(ctx, caller.User, to); err != nil {
 		return nil, err
 	}
-	return s.getMine(ctx, caller, nil)
+	return s.getOwn(ctx, caller, nil)
 }
 
 func (s *Service) getConnections(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Connections], error) {

@@ -10,45 +10,45 @@ import (
 	"github.com/stoa-dev/stoa/internal/cluster"
 )
 
-// forgetNodes is the time when a node that was swept may return and read its mark.
-const forgetNodes = time.Hour
+// sweptMarkTTL is how long the mark of a swept node is kept. A node that returns within this time finds its mark.
+const sweptMarkTTL = time.Hour
 
 // Jobs returns the background jobs of this domain, in addition to [Service.Run].
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "presence.sweep", Every: time.Second, Singleton: true, Run: func(ctx context.Context) error {
-		if err := s.sweep(ctx); err != nil && !away(err) { // the connection's watcher logs that
+		if err := s.sweep(ctx); err != nil && !isUnavailable(err) { // the watcher of the Redis connection logs that
 			return err
 		}
 		return nil
 	}}}
 }
 
-// sweep removes the connections of nodes without a lease for [linger], by the clock of this process alone. A node that
-// is missing for a moment is not yet dead.
+// sweep removes the connections of nodes that have had no lease for [linger]. Only this process' clock measures the
+// time. A node that is missing for a moment is not yet dead.
 func (s *Service) sweep(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "presence.sweep")
-	marks, err := s.redis.marks(ctx)
+	marks, err := s.redis.readMarks(ctx)
 	if err != nil {
 		return err
 	}
 	live, err := s.cfg.Nodes.Live(ctx)
 	if err != nil {
-		clear(s.missing)
+		clear(s.missingSince)
 		return err
 	}
 	now := time.Now()
-	for node := range s.missing {
-		if _, there := marks[node]; !there || !live[node].IsZero() {
-			delete(s.missing, node)
+	for node := range s.missingSince {
+		if _, hasMark := marks[node]; !hasMark || !live[node].IsZero() {
+			delete(s.missingSince, node)
 		}
 	}
 	for node, m := range marks {
-		switch since, missed := s.missing[node]; {
+		switch since, missing := s.missingSince[node]; {
 		case !live[node].IsZero():
-		case !m.swept.IsZero() && s.db.Now().Sub(m.swept) > forgetNodes:
-			err = s.redis.forgetNode(ctx, node)
-		case !missed:
-			s.missing[node] = now
+		case !m.swept.IsZero() && s.db.Now().Sub(m.swept) > sweptMarkTTL:
+			err = s.redis.deleteMark(ctx, node)
+		case !missing:
+			s.missingSince[node] = now
 		case now.Sub(since) >= linger:
 			err = s.sweepNode(ctx, node, m)
 		}
@@ -59,13 +59,13 @@ func (s *Service) sweep(ctx context.Context) (err error) {
 	return nil
 }
 
-// sweepNode removes the connections of a dead node, or the rest of an earlier sweep. It sets the mark first, because a
-// sweep may not finish, and again at the end. If the node was not dead, it stores all its connections again because of
-// the mark.
+// sweepNode removes the connections of a dead node, or those that an earlier sweep left. It sets the mark before the
+// first removal, because a sweep may not finish, and again at the end. A node that was not dead reads the mark and
+// stores all its connections again.
 func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) error {
 	swept := 0
 	for {
-		users, err := s.redis.heldBy(ctx, node, atOnce)
+		users, err := s.redis.sampleNodeUsers(ctx, node, batchSize)
 		if err != nil {
 			return err
 		}
@@ -77,40 +77,40 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 				return err
 			}
 		}
-		batch := make([]*closing, len(users))
+		batch := make([]*closeRequest, len(users))
 		for i, u := range users {
-			batch[i] = &closing{user: u, prefix: node.String() + ":"}
+			batch[i] = &closeRequest{user: u, prefix: node.String() + ":"}
 		}
 		s.redis.close(ctx, batch)
-		var done []accounts.ID
-		var off []*closing
+		var removed []accounts.ID
+		var offline []*closeRequest
 		for _, c := range batch {
 			if c.err != nil {
 				err = c.err
 				continue
 			}
-			done = append(done, c.user)
+			removed = append(removed, c.user)
 			if c.found > 0 && c.last {
-				off = append(off, c)
+				offline = append(offline, c)
 			}
 		}
-		s.wentOff(off)
-		if gone := s.redis.letGo(ctx, node, done); gone != nil {
-			err = gone
+		s.publishOffline(offline)
+		if removeErr := s.redis.removeNodeUsers(ctx, node, removed); removeErr != nil {
+			err = removeErr
 		}
 		if err != nil {
 			return err
 		}
-		swept += len(done)
+		swept += len(removed)
 		if live, err := s.cfg.Nodes.Live(ctx); err != nil || !live[node].IsZero() {
-			break // the node is back: the mark shows it the sweep
+			break // the node is back, and learns of the sweep from the mark
 		}
 	}
-	delete(s.missing, node)
+	delete(s.missingSince, node)
 	if swept == 0 && !before.swept.IsZero() {
 		return nil // no connection was left
 	}
 	s.metrics.swept.Add(float64(swept))
-	s.log.Info("presence: a dead node's connections are taken out", "dead", node, "users", swept)
+	s.log.Info("presence: connections of a dead node removed", "dead", node, "users", swept)
 	return s.redis.setMark(ctx, node, s.db.Now())
 }

@@ -23,7 +23,7 @@ const (
 	Busy
 )
 
-// String returns the status' name on the wire.
+// String returns the name of the status on the wire.
 func (s Status) String() string {
 	return [...]string{api.StatusOffline, api.StatusOnline, api.StatusAway, api.StatusBusy}[s]
 }
@@ -40,9 +40,9 @@ func parseWish(name string) (Status, error) {
 
 // The errors of the domain.
 var (
-	ErrWish    = errs.New(errs.Invalid, "presence.wish_invalid", "A user can be online, away or busy.")
-	ErrTooMany = errs.New(errs.Invalid, "presence.too_many_asked", "Ask for at most 200 users at once.")
-	ErrStore   = errs.New(errs.Unavailable, "presence.store_away", "Presence cannot be reached right now. Please try again.").Retry(2 * time.Second)
+	ErrWish    = errs.New(errs.Invalid, "presence.wish_invalid", "The status is not valid. Use online, away or busy.")
+	ErrTooMany = errs.New(errs.Invalid, "presence.too_many_asked", "Request at most 200 users at once.")
+	ErrStore   = errs.New(errs.Unavailable, "presence.store_away", "Presence is unavailable. Please try again.").Retry(2 * time.Second)
 )
 
 // Kind is the kind of a connection. It is a part of keys.
@@ -62,7 +62,7 @@ func (k Kind) String() string {
 	return api.ConnectionSocket
 }
 
-// Connection is a connection of a device to a node.
+// Connection is a device's connection to a node.
 type Connection struct {
 	Node   cluster.ID
 	Number uint64 // unique among all connections of its node
@@ -71,7 +71,7 @@ type Connection struct {
 	Since  time.Time // whole seconds
 }
 
-// name returns a text that is unique for the connection.
+// name returns the prefix of the connection's entry in user:connection. No other connection has it.
 func (c Connection) name() string {
 	return c.Node.String() + ":" + string(c.Kind) + strconv.FormatUint(c.Number, 36) + ":"
 }
@@ -81,7 +81,7 @@ func (c Connection) String() string {
 	return c.name() + c.Device.String() + ":" + strconv.FormatInt(c.Since.Unix(), 36)
 }
 
-// parseConnections reads the value of user:connection. It skips entries of another build that this one cannot read.
+// parseConnections reads the value of user:connection. It skips malformed entries, which another build may have stored.
 func parseConnections(value string) []Connection {
 	var all []Connection
 	for entry := range strings.FieldsSeq(value) {
@@ -93,28 +93,28 @@ func parseConnections(value string) []Connection {
 }
 
 func parseConnection(entry string) (c Connection, ok bool) {
-	part := strings.Split(entry, ":")
-	if len(part) != 4 || len(part[1]) < 2 {
+	parts := strings.Split(entry, ":")
+	if len(parts) != 4 || len(parts[1]) < 2 {
 		return c, false
 	}
-	c.Kind = Kind(part[1][0])
-	var faults [4]error
-	c.Node, faults[0] = ids.Parse[cluster.Node](part[0])
-	c.Number, faults[1] = strconv.ParseUint(part[1][1:], 36, 64)
-	c.Device, faults[2] = ids.Parse[accounts.Session](part[2])
-	since, err := strconv.ParseInt(part[3], 36, 64)
-	faults[3] = err
+	c.Kind = Kind(parts[1][0])
+	var parseErrs [4]error
+	c.Node, parseErrs[0] = ids.Parse[cluster.Node](parts[0])
+	c.Number, parseErrs[1] = strconv.ParseUint(parts[1][1:], 36, 64)
+	c.Device, parseErrs[2] = ids.Parse[accounts.Session](parts[2])
+	since, err := strconv.ParseInt(parts[3], 36, 64)
+	parseErrs[3] = err
 	c.Since = time.Unix(since, 0).UTC()
-	return c, faults == [4]error{} && (c.Kind == Socket || c.Kind == Stream)
+	return c, parseErrs == [4]error{} && (c.Kind == Socket || c.Kind == Stream)
 }
 
-// Wish is the status that a user has chosen for the time online. The zero Wish is that of a user who never set one.
+// Wish is the status that a user has chosen for the time online. A user who never set one has the zero Wish.
 type Wish struct {
 	Status  Status
 	Version int64 // counts the user's changes
 }
 
-// status returns the status of w for a user who is online.
+// status returns the status of an online user with this wish.
 func (w Wish) status() Status {
 	if w.Status < Online || w.Status > Busy {
 		return Online
@@ -122,7 +122,7 @@ func (w Wish) status() Status {
 	return w.Status
 }
 
-// parseWishValue reads the value of user:status.
+// parseWishValue reads the value of user:status. It returns the zero Wish for a malformed value.
 func parseWishValue(value string) (w Wish) {
 	status, version, _ := strings.Cut(value, ":")
 	n, err := strconv.Atoi(status)
@@ -133,19 +133,19 @@ func parseWishValue(value string) (w Wish) {
 	return Wish{Status(n), v}
 }
 
-// Seen is a user as a viewer may see them.
-type Seen struct {
-	User   accounts.ID
-	Status Status
-	Last   time.Time // when the user went offline; zero: online, or not known
+// UserStatus is the presence of a user, as one viewer may see it.
+type UserStatus struct {
+	User     accounts.ID
+	Status   Status
+	LastSeen time.Time // when the user went offline; zero: online, or not known
 
 	Version int64 // grows with each change that the user's friends see; zero: not known
 }
 
-func (s Seen) wire() api.Presence {
+func (s UserStatus) wire() api.Presence {
 	w := api.Presence{User: s.User.String(), Status: s.Status.String(), Version: s.Version}
-	if s.Status == Offline && !s.Last.IsZero() {
-		w.LastSeen = new(api.At(s.Last))
+	if s.Status == Offline && !s.LastSeen.IsZero() {
+		w.LastSeen = new(api.At(s.LastSeen))
 	}
 	return w
 }

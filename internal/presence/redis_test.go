@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-func eachRedis(t *testing.T, test func(t *testing.T, db *redis.DB)) {
+func testEachRedis(t *testing.T, test func(t *testing.T, db *redis.DB)) {
 	for _, engine := range redistest.Engines(t) {
 		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same commands as standalone
@@ -28,7 +28,7 @@ func eachRedis(t *testing.T, test func(t *testing.T, db *redis.DB)) {
 	}
 }
 
-// twin implements the scripts in Go.
+// twin computes the same as the scripts, in Go.
 type twin struct {
 	now         time.Time
 	connections map[accounts.ID][]Connection
@@ -71,15 +71,15 @@ func (w *twin) close(user accounts.ID, prefix string) (found int, last bool) {
 	return before - len(w.connections[user]), len(w.connections[user]) == 0
 }
 
-func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
-	eachRedis(t, func(t *testing.T, db *redis.DB) {
+func TestScripts_MatchTheirTwin(t *testing.T) {
+	testEachRedis(t, func(t *testing.T, db *redis.DB) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 1))
 		began := time.Now()
 		w := &twin{began, map[accounts.ID][]Connection{}, map[accounts.ID]Wish{}, map[accounts.ID]int64{}}
 		s := redisStore{db, func() time.Time { return w.now }}
-		if _, err := s.wish(t.Context(), ids.New[accounts.User](), Wish{Online, 1}); err != nil { // a script that Redis does not have runs after its batch
+		if _, err := s.storeWish(t.Context(), ids.New[accounts.User](), Wish{Online, 1}); err != nil { // loads the scripts, because a script that Redis does not have yet runs after its batch
 			t.Fatal(err)
 		}
 		nodes := []cluster.ID{ids.New[cluster.Node](), ids.New[cluster.Node](), ids.New[cluster.Node]()}
@@ -97,8 +97,8 @@ func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
 			versions := maps.Clone(w.versions)
 			switch r.IntN(6) {
 			case 0, 1:
-				o := &opening{user: u, c: c, wish: Wish{Status(1 + r.IntN(3)), r.Int64N(20)}}
-				s.open(t.Context(), c.Node, []*opening{o})
+				o := &openRequest{user: u, conn: c, wish: Wish{Status(1 + r.IntN(3)), r.Int64N(20)}}
+				s.open(t.Context(), c.Node, []*openRequest{o})
 				if first := w.open(u, c, o.wish); o.err != nil || o.first != first || o.version != w.versions[u] {
 					t.Fatalf("step %d: open: first %v, version %d, %v; want %v, %d", step, o.first, o.version, o.err, first, w.versions[u])
 				}
@@ -107,15 +107,15 @@ func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
 				if r.IntN(3) == 0 {
 					prefix = c.Node.String() + ":"
 				}
-				o := &closing{user: u, prefix: prefix}
-				s.close(t.Context(), []*closing{o})
+				o := &closeRequest{user: u, prefix: prefix}
+				s.close(t.Context(), []*closeRequest{o})
 				if found, last := w.close(u, prefix); o.err != nil || o.found != found || o.last != last || o.version != w.versions[u] {
 					t.Fatalf("step %d: close: %d, %v, version %d, %v; want %d, %v, %d", step, o.found, o.last, o.version, o.err, found, last, w.versions[u])
 				}
 			case 4:
 				wish := Wish{Status(1 + r.IntN(3)), 1 + r.Int64N(20)}
 				w.wish(u, wish)
-				if k, err := s.wish(t.Context(), u, wish); err != nil || k.told != (len(w.connections[u]) > 0) || k.version != w.versions[u] {
+				if k, err := s.storeWish(t.Context(), u, wish); err != nil || k.publishedOnline != (len(w.connections[u]) > 0) || k.version != w.versions[u] {
 					t.Fatalf("step %d: wish: %+v, %v", step, k, err)
 				}
 			case 5:
@@ -132,7 +132,7 @@ func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, k := range all {
-				if want := w.connections[users[i]]; !slices.Equal(k.connections, want) || k.wish != w.wishes[users[i]] || k.told != (len(want) > 0) || k.version != w.versions[users[i]] {
+				if want := w.connections[users[i]]; !slices.Equal(k.connections, want) || k.wish != w.wishes[users[i]] || k.publishedOnline != (len(want) > 0) || k.version != w.versions[users[i]] {
 					t.Fatalf("step %d: Redis has %+v, want %v and %v", step, k, want, w.wishes[users[i]])
 				}
 			}
@@ -140,8 +140,8 @@ func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
 	})
 }
 
-func TestNodesAndTheirUsersAreListed(t *testing.T) {
-	eachRedis(t, func(t *testing.T, db *redis.DB) {
+func TestRedisStore_MarksAndUsersOfNodes(t *testing.T) {
+	testEachRedis(t, func(t *testing.T, db *redis.DB) {
 		s, a, b := redisStore{db, time.Now}, ids.New[cluster.Node](), ids.New[cluster.Node]()
 		ctx, at := t.Context(), time.Now().Truncate(time.Millisecond)
 		must := func(err error) {
@@ -150,54 +150,54 @@ func TestNodesAndTheirUsersAreListed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if m, err := s.marked(ctx, a); err != nil || m.there {
-			t.Errorf("of an unknown node: %+v, %v", m, err)
+		if m, err := s.readMark(ctx, a); err != nil || m.exists {
+			t.Errorf("mark of an unknown node: %+v, %v", m, err)
 		}
 		must(s.setMark(ctx, a, time.Time{}))
 		must(s.setMark(ctx, b, at))
-		all, err := s.marks(ctx)
-		if err != nil || len(all) != 2 || all[a] != (mark{there: true, writing: true}) || !all[b].there || !all[b].swept.Equal(at) {
-			t.Errorf("marks are %+v, %v", all, err)
+		all, err := s.readMarks(ctx)
+		if err != nil || len(all) != 2 || all[a] != (mark{exists: true, writing: true}) || !all[b].exists || !all[b].swept.Equal(at) {
+			t.Errorf("got marks %+v, %v", all, err)
 		}
 		for node, want := range map[cluster.ID]bool{a: true, b: false, ids.New[cluster.Node](): false} {
-			if got, err := s.vouch(ctx, node); err != nil || got != want {
-				t.Errorf("vouched for %+v: %v, %v, want %v", all[node], got, err, want)
+			if got, err := s.markComplete(ctx, node); err != nil || got != want {
+				t.Errorf("node with mark %+v marked as complete: %v, %v, want %v", all[node], got, err, want)
 			}
 		}
-		if all, err = s.marks(ctx); err != nil || len(all) != 2 || all[a] != (mark{there: true}) || !all[b].swept.Equal(at) {
-			t.Errorf("after that marks are %+v, %v", all, err)
+		if all, err = s.readMarks(ctx); err != nil || len(all) != 2 || all[a] != (mark{exists: true}) || !all[b].swept.Equal(at) {
+			t.Errorf("after that: got marks %+v, %v", all, err)
 		}
-		must(s.forgetNode(ctx, b))
-		if m, err := s.marked(ctx, b); err != nil || m.there {
-			t.Errorf("of a forgotten node: %+v, %v", m, err)
+		must(s.deleteMark(ctx, b))
+		if m, err := s.readMark(ctx, b); err != nil || m.exists {
+			t.Errorf("deleted mark of a node: %+v, %v", m, err)
 		}
 		users := []accounts.ID{ids.New[accounts.User](), ids.New[accounts.User]()}
 		for i, u := range users {
-			s.open(ctx, a, []*opening{{user: u, c: connection(a, uint64(i))}})
+			s.open(ctx, a, []*openRequest{{user: u, conn: connection(a, uint64(i))}})
 		}
-		if got, err := s.heldBy(ctx, a, 10); err != nil || len(got) != 2 || !slices.Contains(got, users[0]) || !slices.Contains(got, users[1]) {
-			t.Errorf("held are %v, %v", got, err)
+		if got, err := s.sampleNodeUsers(ctx, a, 10); err != nil || len(got) != 2 || !slices.Contains(got, users[0]) || !slices.Contains(got, users[1]) {
+			t.Errorf("users of the node: %v, %v", got, err)
 		}
-		if got, err := s.heldBy(ctx, a, 1); err != nil || len(got) != 1 {
-			t.Errorf("one of those held: %v, %v", got, err)
+		if got, err := s.sampleNodeUsers(ctx, a, 1); err != nil || len(got) != 1 {
+			t.Errorf("one user of the node: %v, %v", got, err)
 		}
-		if got, next, err := s.heldFrom(ctx, a, "0"); err != nil || next != "0" || len(got) != 2 {
-			t.Errorf("from the first one on are held %v, %q, %v", got, next, err)
+		if got, next, err := s.scanNodeUsers(ctx, a, "0"); err != nil || next != "0" || len(got) != 2 {
+			t.Errorf("first page of users: %v, next %q, %v", got, next, err)
 		}
-		must(s.letGo(ctx, a, users))
-		if got, err := s.heldBy(ctx, a, 10); err != nil || len(got) != 0 {
-			t.Errorf("after they were let go: %v, %v", got, err)
+		must(s.removeNodeUsers(ctx, a, users))
+		if got, err := s.sampleNodeUsers(ctx, a, 10); err != nil || len(got) != 0 {
+			t.Errorf("users after their removal: %v, %v", got, err)
 		}
-		must(s.forget(ctx, users[0]))
-		if got, err := s.read(ctx, users); err != nil || got[0].told || !got[1].told {
-			t.Errorf("after one was forgotten: %+v, %v", got, err)
+		must(s.deleteUser(ctx, users[0]))
+		if got, err := s.read(ctx, users); err != nil || got[0].publishedOnline || !got[1].publishedOnline {
+			t.Errorf("after the deletion of one user: %+v, %v", got, err)
 		}
 	})
 }
 
-func TestTwoHundredFriendsAreOneQuestion(t *testing.T) {
+func TestRead_SendsOneCommandForAllUsers(t *testing.T) {
 	server := redistest.Server(t)
-	s, users := redisStore{redistest.Open(t, server.URL), time.Now}, make([]accounts.ID, MaxAsked)
+	s, users := redisStore{redistest.Open(t, server.URL), time.Now}, make([]accounts.ID, MaxUsers)
 	for i := range users {
 		users[i] = ids.New[accounts.User]()
 	}
@@ -209,6 +209,6 @@ func TestTwoHundredFriendsAreOneQuestion(t *testing.T) {
 	}
 	lines, err := server.Do("INFO", "commandstats")
 	if text := strings.Join(lines, ""); err != nil || !strings.Contains(text, "cmdstat_mget:calls=1,") || strings.Contains(text, "cmdstat_get:") {
-		t.Errorf("Redis was asked %s, %v", text, err)
+		t.Errorf("commands to Redis: %s, %v", text, err)
 	}
 }

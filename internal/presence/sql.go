@@ -13,16 +13,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers handle.
+// asKind converts errors of the SQL engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// row is what SQL has of a user.
+// row is a row of the table presence.
 type row struct {
-	wish Wish
-	seen time.Time // zero: never
+	wish     Wish
+	lastSeen time.Time // zero: never
 }
 
-// selectRows returns what SQL has of up to 500 users. It omits users without a row.
+// selectRows returns the rows of up to 500 users. It omits users without a row.
 func selectRows(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]row, error) {
 	all := map[accounts.ID]row{}
 	if len(users) == 0 {
@@ -34,19 +34,19 @@ func selectRows(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[
 		var r row
 		var seen int64
 		err := rows.Scan(&u, &r.wish.Status, &r.wish.Version, &seen)
-		r.seen = sqldb.TimeOrZero(seen)
+		r.lastSeen = sqldb.TimeOrZero(seen)
 		all[u] = r
 		return err
 	})
 }
 
 var (
-	columns = []string{"user_id", "wish", "version", "seen"}
-	wishes  = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"wish", "version = version + {new.version}"}}
-	seens   = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"seen = {greatest}(seen, {new.seen})"}}
+	columns        = []string{"user_id", "wish", "version", "seen"}
+	wishUpsert     = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"wish", "version = version + {new.version}"}}
+	lastSeenUpsert = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"seen = {greatest}(seen, {new.seen})"}}
 )
 
-// updateWish sets a user's wish, and returns it. changed is false if it was already set.
+// updateWish sets a user's wish and returns it. changed is false if the user already had this wish.
 func updateWish(ctx context.Context, db *sqldb.DB, user accounts.ID, to Status) (w Wish, changed bool, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		changed = false
@@ -57,23 +57,23 @@ func updateWish(ctx context.Context, db *sqldb.DB, user accounts.ID, to Status) 
 		if w = before[user].wish; w.status() == to {
 			return nil
 		}
-		if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(wishes).For(1), user, int(to), 1, 0); err != nil {
+		if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(wishUpsert).For(1), user, int(to), 1, 0); err != nil {
 			return err
 		}
-		after, err := selectRows(ctx, tx, []accounts.ID{user}) // under the lock of the row
+		after, err := selectRows(ctx, tx, []accounts.ID{user}) // the transaction has the lock of the row
 		w, changed = after[user].wish, true
 		return err
 	})
 	return w, changed, err
 }
 
-// upsertSeen stores when users were last seen.
-func upsertSeen(ctx context.Context, db *sqldb.DB, seen map[accounts.ID]time.Time) error {
-	args := make([]any, 0, 4*len(seen))
-	for _, u := range slices.SortedFunc(maps.Keys(seen), accounts.ID.Compare) { // one order of locks
-		args = append(args, u, 0, 0, seen[u].UnixMilli())
+// upsertLastSeen stores when users were last seen.
+func upsertLastSeen(ctx context.Context, db *sqldb.DB, lastSeen map[accounts.ID]time.Time) error {
+	args := make([]any, 0, 4*len(lastSeen))
+	for _, u := range slices.SortedFunc(maps.Keys(lastSeen), accounts.ID.Compare) { // all writers lock rows in one order
+		args = append(args, u, 0, 0, lastSeen[u].UnixMilli())
 	}
-	_, err := db.ExecContext(ctx, db.Dialect().Compile(seens).For(len(seen)), args...)
+	_, err := db.ExecContext(ctx, db.Dialect().Compile(lastSeenUpsert).For(len(lastSeen)), args...)
 	return err
 }
 
@@ -82,7 +82,7 @@ func deleteRow(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 	return err
 }
 
-// WriteSeen stores when users were last online, in SQL alone: it is for accounts of a demo.
-func WriteSeen(ctx context.Context, db *sqldb.DB, seen map[accounts.ID]time.Time) error {
-	return upsertSeen(ctx, db, seen)
+// StoreLastSeen stores when users were last online. It writes to SQL only, for the accounts of a demo.
+func StoreLastSeen(ctx context.Context, db *sqldb.DB, lastSeen map[accounts.ID]time.Time) error {
+	return upsertLastSeen(ctx, db, lastSeen)
 }

@@ -16,37 +16,37 @@ import (
 )
 
 const (
-	// linger is the time when a closed connection still counts: a user who returns within it was never away.
-	// Connections of a dead node count as long.
+	// linger is the time for which a closed connection still counts. A user who returns within it was never offline.
+	// Connections to a dead node count for the same time.
 	linger = 5 * time.Second
-	// beatEvery is the time between two checks of a node's connections in Redis. A lingering connection may be removed
-	// that much later.
+	// beatEvery is the time between two checks of a node's connections in Redis. It may delay the removal of a
+	// lingering connection.
 	beatEvery = time.Second
-	// atOnce is the number of connections that go to Redis in one round trip.
-	atOnce = 500
-	// writeTime bounds such a round trip.
-	writeTime = 2 * time.Second
-	// renewAfter is the age when the TTL of a connection's key is renewed. Up to a quarter is subtracted at random, so
-	// that not all are renewed at once.
+	// batchSize is the largest number of connections that one round trip writes to Redis.
+	batchSize = 500
+	// writeTimeout bounds such a round trip.
+	writeTimeout = 2 * time.Second
+	// renewAfter is the age at which the TTL of a connection's key is renewed. Up to a quarter is subtracted at random,
+	// so that the renewals are spread over time.
 	renewAfter = 8 * time.Hour
-	// letGoAfter is the time that a user who has left stays in the node's set in Redis. A failover meanwhile may
-	// restore a connection, and the node checks the users of its set for that.
-	letGoAfter = time.Minute
+	// nodeSetDelay is the time for which a user without connections stays in the node's set in Redis. A failover may
+	// restore a removed connection within this time. The node finds it, because it checks the users of its set.
+	nodeSetDelay = time.Minute
 )
 
-// leaving is a user without connections on this node since a time.
-type leaving struct {
+// departure is a user whose last connection to this node was removed.
+type departure struct {
 	user accounts.ID
 	at   time.Time
 }
 
-// Watch records the connections of one kind to this node. Its methods do not block.
+// Watch records the connections of one kind to this node. Its methods do not wait for Redis or SQL.
 type Watch struct {
 	s    *Service
 	kind Kind
 }
 
-// Watch returns the recorder for connections of a kind.
+// Watch returns a recorder for connections of a kind.
 func (s *Service) Watch(kind Kind) *Watch { return &Watch{s, kind} }
 
 // Opened records that a user's device has opened a connection. Its name must be unique on this node.
@@ -54,26 +54,26 @@ func (w *Watch) Opened(user, device, connection string) {
 	u, err := ids.Parse[accounts.User](user)
 	d, derr := ids.Parse[accounts.Session](device)
 	if err != nil || derr != nil {
-		w.s.log.Error("presence: a connection has a malformed user or device id and is not counted", "user", user, "device", device)
+		w.s.log.Error("presence: connection with a malformed user or device id not counted", "user", user, "device", device)
 		return
 	}
-	w.s.held.add(w.name(connection), u, Connection{Node: w.s.cfg.Node, Kind: w.kind, Device: d, Since: w.s.db.Now()})
+	w.s.local.add(w.name(connection), u, Connection{Node: w.s.cfg.Node, Kind: w.kind, Device: d, Since: w.s.db.Now()})
 }
 
 // Closed records that a connection has closed.
-func (w *Watch) Closed(connection string) { w.s.held.remove(w.name(connection), time.Now()) }
+func (w *Watch) Closed(connection string) { w.s.local.close(w.name(connection), time.Now()) }
 
 func (w *Watch) name(connection string) string { return string(w.kind) + connection }
 
-// Run applies the connections of this node to Redis, and publishes changes to friends, until ctx ends. Its data in
-// Redis stays: the other nodes detect that this one is gone.
+// Run writes the connections of this node to Redis, and publishes changes to friends, until ctx ends. It does not delete
+// the node's data in Redis at its end: the other nodes detect that this one is gone, and sweep it.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
-	s.vouch(ctx) // before the first connection, because reads of other nodes wait for it
+	s.markComplete(ctx) // before the first connection, because responses of other nodes are partial until then
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { s.tell(ctx) })
-	parts.Go(func() { s.writeLate(ctx) })
+	parts.Go(func() { s.publishChanges(ctx) })
+	parts.Go(func() { s.writePending(ctx) })
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
@@ -82,253 +82,256 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 			return ctx.Err()
 		case <-beat.C:
 			s.beat(ctx)
-		case <-s.held.wake:
-			if s.doubt.Load() && time.Since(s.checked) >= beatEvery { // responses are partial until then
+		case <-s.local.wake:
+			if s.lossSuspected.Load() && time.Since(s.lastBeat) >= beatEvery { // responses are partial until then
 				s.beat(ctx)
 			}
 		}
-		for s.write(ctx) {
+		for s.writeBatch(ctx) {
 		}
-		s.vouch(ctx)
+		s.markComplete(ctx)
 	}
 }
 
-// vouch marks this node's connections as complete, once all of them are written.
-func (s *Service) vouch(ctx context.Context) {
-	if s.vouched || !s.held.idle() {
+// markComplete marks this node's connections as complete, once all of them are written.
+func (s *Service) markComplete(ctx context.Context) {
+	if s.markedComplete || !s.local.isIdle() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if !s.marked && !s.begin(ctx) {
+	if !s.hasMark && !s.markWriting(ctx) {
 		return
 	}
-	s.vouched, _ = s.redis.vouch(ctx, s.cfg.Node) // the next beat detects a lost mark
+	s.markedComplete, _ = s.redis.markComplete(ctx, s.cfg.Node) // the next beat detects a lost mark
 }
 
 // beat checks whether Redis still has the connections of this node, and does the work that is due.
 func (s *Service) beat(ctx context.Context) {
-	if s.astray { // since the beat before, so the restored connections are already there
-		s.astray = s.findStrays(ctx) != nil
+	if s.mayHaveStrays { // set in an earlier beat, so Redis already has the connections that were stored again
+		s.mayHaveStrays = s.findStrays(ctx) != nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	now := time.Now()
-	s.checked = now
-	s.held.due(now)
-	s.letGo(ctx, now)
-	if now.Sub(s.renewed) > time.Minute {
-		s.renewed = now
-		s.held.renewDue(now)
+	s.lastBeat = now
+	s.local.endLingering(now)
+	s.removeDeparted(ctx, now)
+	if now.Sub(s.lastRenewal) > time.Minute {
+		s.lastRenewal = now
+		s.local.enqueueRenewals(now)
 	}
 	if _, err := s.cfg.Nodes.Live(ctx); err != nil {
-		s.peers.unknown()
+		s.peers.restart()
 	}
-	if !s.marked {
-		s.doubt.Store(false) // Redis had no connections that it may have lost
+	if !s.hasMark {
+		s.lossSuspected.Store(false) // Redis had no connections to lose
 		return
 	}
-	m, err := s.redis.marked(ctx, s.cfg.Node)
+	ownMark, err := s.redis.readMark(ctx, s.cfg.Node)
 	if err != nil {
-		return // Redis is away, so the state is unknown
+		return // Redis is unavailable, so the state is unknown
 	}
-	swept := !m.swept.IsZero()
+	swept := !ownMark.swept.IsZero()
 	if swept {
 		if live, err := s.cfg.Nodes.Live(ctx); err != nil || live[s.cfg.Node].IsZero() {
-			return // connections that are restored before other nodes see this one as live are swept again
+			return // until other nodes see this one as live, they would sweep the connections again
 		}
 	}
-	doubt := s.doubt.Swap(false)
-	if m.there && !swept && !doubt {
+	lossSuspected := s.lossSuspected.Swap(false)
+	if ownMark.exists && !swept && !lossSuspected {
 		return
 	}
-	s.marked, s.vouched, s.astray = false, false, true
-	if n := s.held.putBack(swept); n > 0 {
-		s.metrics.putBack.Add(float64(n))
-		s.log.Info("presence: all connections are noted anew", "connections", n, "swept", swept, "lost", !m.there)
+	s.hasMark, s.markedComplete, s.mayHaveStrays = false, false, true
+	if n := s.local.requeueAll(swept); n > 0 {
+		s.metrics.restored.Add(float64(n))
+		s.log.Info("presence: storing all connections again", "connections", n, "swept", swept, "lost", !ownMark.exists)
 	}
 }
 
-// findStrays removes connections of this node that Redis has and the node does not. Redis was set back to an older
-// state, or got a command late.
+// findStrays enqueues the removal of connections to this node that Redis has and the node does not. They appear if
+// Redis returns to an older state, or runs a command late.
 func (s *Service) findStrays(ctx context.Context) error {
 	n := 0
 	for cursor, more := "0", true; more; more = cursor != "0" {
-		page, cancel := context.WithTimeout(ctx, writeTime)
-		users, next, err := s.redis.heldFrom(page, s.cfg.Node, cursor)
-		var all []kept
+		pageCtx, cancel := context.WithTimeout(ctx, writeTimeout)
+		users, next, err := s.redis.scanNodeUsers(pageCtx, s.cfg.Node, cursor)
+		var states []userState
 		if err == nil && len(users) > 0 {
-			all, err = s.redis.read(page, users)
+			states, err = s.redis.read(pageCtx, users)
 		}
 		cancel()
 		if err != nil {
 			return err
 		}
-		n += s.held.dismissStrays(s.cfg.Node, users, all, time.Now())
+		n += s.local.enqueueStrays(s.cfg.Node, users, states, time.Now())
 		cursor = next
 	}
 	if n > 0 {
-		s.log.Info("presence: connections that had closed are in Redis again, and are taken out", "connections", n)
+		s.log.Info("presence: removing closed connections that Redis has again", "connections", n)
 	}
 	return nil
 }
 
-// letGo removes users who left a while ago from this node's set in Redis.
-func (s *Service) letGo(ctx context.Context, now time.Time) {
+// removeDeparted removes users from this node's set in Redis, [nodeSetDelay] after their last connection.
+func (s *Service) removeDeparted(ctx context.Context, now time.Time) {
 	var users []accounts.ID
-	for len(s.left) > 0 && now.Sub(s.left[0].at) >= letGoAfter {
-		if u := s.left[0].user; !s.held.holds(u) {
+	for len(s.departures) > 0 && now.Sub(s.departures[0].at) >= nodeSetDelay {
+		if u := s.departures[0].user; !s.local.hasUser(u) {
 			users = append(users, u)
 		}
-		s.left = s.left[1:]
+		s.departures = s.departures[1:]
 	}
-	for some := range slices.Chunk(users, atOnce) {
-		if err := s.redis.letGo(ctx, s.cfg.Node, some); err != nil {
-			s.log.Debug("presence: a sweep may look at users in vain", "err", err)
+	for chunk := range slices.Chunk(users, batchSize) {
+		if err := s.redis.removeNodeUsers(ctx, s.cfg.Node, chunk); err != nil {
+			s.log.Debug("presence: departed users not removed from the node's set", "err", err)
 		}
 	}
 }
 
-// write stores some connections in Redis, or removes them. It reports whether it succeeded and there may be more.
-func (s *Service) write(ctx context.Context) bool {
-	in, out := s.held.take(atOnce)
-	if len(in)+len(out) == 0 {
+// writeBatch stores a batch of connections in Redis, or removes them. It returns true if it succeeded and more may be
+// pending.
+func (s *Service) writeBatch(ctx context.Context) bool {
+	toStore, toRemove := s.local.dequeue(batchSize)
+	if len(toStore)+len(toRemove) == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if !s.marked && !s.begin(ctx) {
-		s.held.again(in)
-		s.held.again(out)
+	if !s.hasMark && !s.markWriting(ctx) {
+		s.local.requeue(toStore)
+		s.local.requeue(toRemove)
 		return s.pause()
 	}
-	whole := s.note(ctx, in)
-	whole = s.takeOut(ctx, out) && whole
-	return whole || s.pause()
+	succeeded := s.storeConnections(ctx, toStore)
+	succeeded = s.removeConnections(ctx, toRemove) && succeeded
+	return succeeded || s.pause()
 }
 
-// begin marks this node as one that writes its connections, and reports whether Redis has the mark.
-func (s *Service) begin(ctx context.Context) bool {
-	s.doubt.Store(false) // an earlier loss does not affect later writes
-	s.marked = s.redis.setMark(ctx, s.cfg.Node, time.Time{}) == nil
-	return s.marked
+// markWriting marks this node as one that writes its connections, and reports whether Redis has the mark.
+func (s *Service) markWriting(ctx context.Context) bool {
+	s.lossSuspected.Store(false) // an earlier loss does not affect the writes that follow
+	s.hasMark = s.redis.setMark(ctx, s.cfg.Node, time.Time{}) == nil
+	return s.hasMark
 }
 
-// pause delays the rest until the next beat.
+// pause delays the pending writes until the next beat. It returns false.
 func (s *Service) pause() bool {
 	select {
-	case <-s.held.wake:
+	case <-s.local.wake:
 	default:
 	}
 	return false
 }
 
-// note stores connections, and queues the changes of users who had none. It reports whether Redis stored all.
-func (s *Service) note(ctx context.Context, in []*holding) bool {
-	if len(in) == 0 {
+// storeConnections stores connections, and enqueues the changes of users who had none. It reports whether Redis stored
+// all.
+func (s *Service) storeConnections(ctx context.Context, toStore []*localConnection) bool {
+	if len(toStore) == 0 {
 		return true
 	}
-	users := make([]accounts.ID, len(in))
-	for i, h := range in {
-		users[i] = h.user
+	users := make([]accounts.ID, len(toStore))
+	for i, c := range toStore {
+		users[i] = c.user
 	}
-	ask, cancel := context.WithTimeout(ctx, askTime)
-	rows, err := selectRows(ask, s.db, users)
+	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
+	rows, err := selectRows(readCtx, s.db, users)
 	cancel()
-	if err != nil { // they are online all the same
+	if err != nil { // the users are online even without their wishes
 		for _, u := range users {
-			s.wishLater(u)
+			s.queueWish(u)
 		}
 	}
-	batch := make([]*opening, len(in))
-	for i, h := range in {
-		batch[i] = &opening{user: h.user, c: h.c, wish: rows[h.user].wish}
+	batch := make([]*openRequest, len(toStore))
+	for i, c := range toStore {
+		batch[i] = &openRequest{user: c.user, conn: c.conn, wish: rows[c.user].wish}
 	}
 	s.redis.open(ctx, s.cfg.Node, batch)
-	var failed []*holding
+	var failed []*localConnection
 	for i, o := range batch {
 		if o.err != nil {
-			failed = append(failed, in[i])
+			failed = append(failed, toStore[i])
 			continue
 		}
-		renew := time.Now().Add(renewAfter - rand.N(renewAfter/4))
-		if told := s.held.wasNoted(in[i], renew); o.first && !told {
-			s.tells.add(o.user, change{status: o.wish.status(), at: s.db.Now(), version: o.version})
+		renewAt := time.Now().Add(renewAfter - rand.N(renewAfter/4))
+		if alreadyPublished := s.local.markStored(toStore[i], renewAt); o.first && !alreadyPublished {
+			s.changes.add(o.user, change{status: o.wish.status(), at: s.db.Now(), version: o.version})
 		}
 	}
-	s.held.again(failed)
+	s.local.requeue(failed)
 	return len(failed) == 0
 }
 
-// takeOut removes connections, and queues the changes of users who have none left. It reports whether Redis replied for
-// all.
-func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
-	if len(out) == 0 {
+// removeConnections removes connections, and enqueues the changes of users who have none left. It reports whether Redis
+// replied to all commands.
+func (s *Service) removeConnections(ctx context.Context, toRemove []*localConnection) bool {
+	if len(toRemove) == 0 {
 		return true
 	}
-	batch := make([]*closing, len(out))
-	for i, h := range out {
-		batch[i] = &closing{user: h.user, prefix: h.c.name()}
+	batch := make([]*closeRequest, len(toRemove))
+	for i, c := range toRemove {
+		batch[i] = &closeRequest{user: c.user, prefix: c.conn.name()}
 	}
 	s.redis.close(ctx, batch)
-	var failed, done []*holding
-	var off []*closing
+	var failed, removed []*localConnection
+	var offline []*closeRequest
 	for i, c := range batch {
 		switch {
 		case c.err != nil:
-			failed = append(failed, out[i])
-		case c.found == 0 && s.lingers(out[i]):
+			failed = append(failed, toRemove[i])
+		case c.found == 0 && s.lingerAgain(toRemove[i]):
 		default:
-			done = append(done, out[i])
+			removed = append(removed, toRemove[i])
 			if c.last {
-				off = append(off, c)
+				offline = append(offline, c)
 			}
 		}
 	}
-	s.held.untold(s.wentOff(off))
-	s.held.again(failed)
-	for _, u := range s.held.tookOut(done) {
-		s.left = append(s.left, leaving{u, time.Now()})
+	s.local.markOffline(s.publishOffline(offline))
+	s.local.requeue(failed)
+	for _, u := range s.local.deleteRemoved(removed) {
+		s.departures = append(s.departures, departure{u, time.Now()})
 	}
 	return len(failed) == 0
 }
 
-// lingers lets a connection that Redis did not have linger once more, see [held.lingerAgain].
-func (s *Service) lingers(h *holding) bool {
-	lost, again := s.held.lingerAgain(h, time.Now())
+// lingerAgain handles a connection that Redis did not have at its removal, see [localConnections.lingerAgain].
+func (s *Service) lingerAgain(c *localConnection) bool {
+	lost, lingers := s.local.lingerAgain(c, time.Now())
 	if lost {
-		s.doubt.Store(true)
+		s.lossSuspected.Store(true)
 	}
-	return again
+	return lingers
 }
 
-// wentOff publishes that users are offline after their last connections closed, and stores the time. It returns the users.
-func (s *Service) wentOff(off []*closing) []accounts.ID {
+// publishOffline enqueues the change to offline of users whose last connections closed, and the time. It returns the
+// users.
+func (s *Service) publishOffline(closed []*closeRequest) []accounts.ID {
 	now := s.db.Now()
-	users := make([]accounts.ID, len(off))
-	for i, c := range off {
+	users := make([]accounts.ID, len(closed))
+	for i, c := range closed {
 		users[i] = c.user
 	}
-	s.lastSeen(users, now)
-	for _, c := range off {
-		s.tells.add(c.user, change{status: Offline, at: now, version: c.version})
+	s.queueLastSeen(users, now)
+	for _, c := range closed {
+		s.changes.add(c.user, change{status: Offline, at: now, version: c.version})
 	}
 	return users
 }
 
-// lastSeen queues for SQL when users were last seen.
-func (s *Service) lastSeen(users []accounts.ID, at time.Time) {
+// queueLastSeen enqueues when users were last seen, for SQL.
+func (s *Service) queueLastSeen(users []accounts.ID, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range users {
-		if len(s.seen) < mostLate {
-			s.seen[u] = at
+		if len(s.pendingLastSeen) < maxPending {
+			s.pendingLastSeen[u] = at
 		}
 	}
 }
 
-// writeLate writes the queued data to SQL and Redis, with each beat, until ctx ends.
-func (s *Service) writeLate(ctx context.Context) {
+// writePending writes the pending data to SQL and Redis, with each beat, until ctx ends.
+func (s *Service) writePending(ctx context.Context) {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
@@ -338,19 +341,19 @@ func (s *Service) writeLate(ctx context.Context) {
 		case <-beat.C:
 		}
 		for more := true; more; {
-			round, cancel := context.WithTimeout(ctx, writeTime)
-			more = s.writeSeen(round)
-			more = s.writeWishes(round) || more
-			s.publishComplete(round)
+			roundCtx, cancel := context.WithTimeout(ctx, writeTimeout)
+			more = s.writeLastSeen(roundCtx)
+			more = s.writeWishes(roundCtx) || more
+			s.publishComplete(roundCtx)
 			cancel()
 		}
 	}
 }
 
-// publishComplete publishes presence.complete to the users who got a partial answer, once answers are complete.
+// publishComplete publishes presence.complete to the users who got a partial response, once responses are complete.
 func (s *Service) publishComplete(ctx context.Context) {
 	s.mu.Lock()
-	n := len(s.partly)
+	n := len(s.partialReaders)
 	s.mu.Unlock()
 	if n == 0 {
 		return
@@ -359,79 +362,79 @@ func (s *Service) publishComplete(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if complete, err := s.complete(ctx, live); err != nil || !complete {
+	if complete, err := s.isComplete(ctx, live); err != nil || !complete {
 		return
 	}
 	s.mu.Lock()
-	users := slices.Collect(maps.Keys(s.partly))
-	clear(s.partly)
+	users := slices.Collect(maps.Keys(s.partialReaders))
+	clear(s.partialReaders)
 	s.mu.Unlock()
 	now := s.db.Now()
 	for len(users) > 0 {
-		some := users[:min(atOnce, len(users))]
-		batch := make([]events.Event, len(some))
-		for i, u := range some {
-			text, _ := json.Marshal(api.UserRef{User: u.String()}) // a text
-			batch[i] = events.New(api.EventPresenceComplete, u.String(), now, text)
+		chunk := users[:min(batchSize, len(users))]
+		batch := make([]events.Event, len(chunk))
+		for i, u := range chunk {
+			data, _ := json.Marshal(api.UserRef{User: u.String()}) // cannot fail
+			batch[i] = events.New(api.EventPresenceComplete, u.String(), now, data)
 			batch[i].Fleeting = true
 		}
 		if s.cfg.Bus.PublishPaced(ctx, batch) != nil {
 			break
 		}
-		users = users[len(some):]
+		users = users[len(chunk):]
 	}
 	for _, u := range users { // with the next beat
-		s.owes(u, true)
+		s.recordPartial(u, true)
 	}
 }
 
-// writeSeen writes when some users were last seen to SQL, and reports whether there may be more.
-func (s *Service) writeSeen(ctx context.Context) bool {
+// writeLastSeen writes a chunk of last-seen times to SQL, and reports whether more are pending.
+func (s *Service) writeLastSeen(ctx context.Context) bool {
 	s.mu.Lock()
-	some := make(map[accounts.ID]time.Time, min(len(s.seen), atOnce))
-	for u, at := range s.seen {
-		if len(some) == atOnce {
+	chunk := make(map[accounts.ID]time.Time, min(len(s.pendingLastSeen), batchSize))
+	for u, at := range s.pendingLastSeen {
+		if len(chunk) == batchSize {
 			break
 		}
-		some[u] = at
+		chunk[u] = at
 	}
 	s.mu.Unlock()
-	if len(some) == 0 || upsertSeen(ctx, s.db, some) != nil { // next time
+	if len(chunk) == 0 || upsertLastSeen(ctx, s.db, chunk) != nil { // the next beat retries
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for u, at := range some {
-		if s.seen[u].Equal(at) {
-			delete(s.seen, u)
+	for u, at := range chunk {
+		if s.pendingLastSeen[u].Equal(at) {
+			delete(s.pendingLastSeen, u)
 		}
 	}
-	return len(s.seen) > 0
+	return len(s.pendingLastSeen) > 0
 }
 
-// writeWishes writes some wishes to Redis that it may not have, and reports whether there may be more.
+// writeWishes writes a chunk of the pending wishes to Redis, and reports whether more may be pending.
 func (s *Service) writeWishes(ctx context.Context) bool {
 	s.mu.Lock()
-	some := make([]accounts.ID, 0, min(len(s.wishes), atOnce))
-	for u := range s.wishes {
-		if len(some) == atOnce {
+	chunk := make([]accounts.ID, 0, min(len(s.pendingWishes), batchSize))
+	for u := range s.pendingWishes {
+		if len(chunk) == batchSize {
 			break
 		}
-		some = append(some, u)
-		delete(s.wishes, u) // before SQL is read, because a later wish of the user is queued again
+		chunk = append(chunk, u)
+		delete(s.pendingWishes, u) // before the read, so that a later wish of the user is enqueued again
 	}
 	s.mu.Unlock()
-	rows, err := selectRows(ctx, s.db, some)
-	for _, u := range some {
+	rows, err := selectRows(ctx, s.db, chunk)
+	for _, u := range chunk {
 		if w := rows[u].wish; err == nil && w.Version > 0 {
-			var k kept
-			if k, err = s.redis.wish(ctx, u, w); err == nil && k.told {
-				s.tells.add(u, change{status: w.status(), at: s.db.Now(), own: true, version: k.version})
+			var st userState
+			if st, err = s.redis.storeWish(ctx, u, w); err == nil && st.publishedOnline {
+				s.changes.add(u, change{status: w.status(), at: s.db.Now(), own: true, version: st.version})
 			}
 		}
 		if err != nil {
-			s.wishLater(u)
+			s.queueWish(u)
 		}
 	}
-	return err == nil && len(some) == atOnce
+	return err == nil && len(chunk) == batchSize
 }

@@ -336,10 +336,10 @@ var chinese = map[string]string{
 	"You have blocked the maximum number of users. Unblock one first.":       "黑名单已满，请先解除一些。",
 	"Friends are unavailable. Please try again.":                             "好友服务暂不可用，请重试。",
 
-	"A user can be online, away or busy.":                     "用户状态只能是在线、离开或忙碌。",
-	"Ask for at most 200 users at once.":                      "一次最多查询 200 位用户。",
-	"Presence cannot be reached right now. Please try again.": "在线状态暂不可用，请重试。",
-	"is not online, away or busy":                             "不是在线、离开或忙碌",
+	"The status is not valid. Use online, away or busy.": "状态无效，请使用在线、离开或忙碌。",
+	"Request at most 200 users at once.":         "一次最多查询 200 位用户。",
+	"Presence is unavailable. Please try again.": "在线状态服务暂不可用，请重试。",
+	"is not online, away or busy":                "不是在线、离开或忙碌",
 
 	"There is no such chat.":                                                "没有这个会话。",
 	"You cannot chat with yourself.":                                        "不能和自己聊天。",

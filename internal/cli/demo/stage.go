@@ -144,7 +144,7 @@ func (s *stage) perform() error {
 			s.seen[id] = story.last
 		}
 	}
-	return presence.WriteSeen(s.ctx, s.db, s.seen)
+	return presence.StoreLastSeen(s.ctx, s.db, s.seen)
 }
 
 // introduce sets the bio and, for most members of the cast, the picture.

@@ -1,7 +1,7 @@
--- change: draw a version of a user's status: higher than the last one, and at least the time.
+-- change: draw a version of a user's status. It is higher than the last one, and at least the given time.
 --
 -- KEYS[1] version  string  a number
--- ARGV[1] the key's life in milliseconds
+-- ARGV[1] the TTL of the key in milliseconds
 -- ARGV[2] Unix milliseconds
 --
 -- Returns the version.

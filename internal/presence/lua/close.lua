@@ -1,12 +1,12 @@
--- close: remove connections of a user: one, or all of a node. The last one draws a version.
+-- close: remove one connection of a user, or all of them to one node. The removal of the last one draws a version.
 --
 -- KEYS[1] connections  string  entries with spaces between them
 -- KEYS[2] version      string  of the user's status, see change.lua
 -- ARGV[1] the prefix of the entries
--- ARGV[2] the version's life in milliseconds
+-- ARGV[2] the TTL of the version in milliseconds
 -- ARGV[3] Unix milliseconds
 --
--- Returns the number of removed entries, the connections after that (empty: none is left), and the version.
+-- Returns the number of removed entries, the remaining connections (empty: none), and the version.
 local before, version = redis.call('GET', KEYS[1]) or '', redis.call('GET', KEYS[2]) or '0'
 local after, found = '', 0
 for entry in string.gmatch(before, '%S+') do

@@ -3,10 +3,10 @@
 -- KEYS[1] connections  string  entries with spaces between them, the oldest first
 -- KEYS[2] version      string  of the user's status, see change.lua
 -- ARGV[1] the entry
--- ARGV[2] the keys' life in milliseconds
+-- ARGV[2] the TTL of the keys in milliseconds
 -- ARGV[3] Unix milliseconds
 --
--- Returns the connections as they were before, and the version; empty: the user had none.
+-- Returns the connections before this one was stored (empty: the user had none), and the version.
 local before, version = redis.call('GET', KEYS[1]) or '', redis.call('GET', KEYS[2])
 local after = ''
 for entry in string.gmatch(before, '%S+') do

@@ -1,11 +1,12 @@
--- wish: store the status that a user wishes, unless Redis has a newer one. For a user with connections another wish draws a version.
+-- wish: store a user's wish, unless Redis has a newer one. If the wish changes and the user has connections, it draws a
+-- version.
 --
 -- KEYS[1] status       string  wish:version
 -- KEYS[2] connections  string  entries with spaces between them
 -- KEYS[3] version      string  of the user's status, see change.lua
 -- ARGV[1] the wish
 -- ARGV[2] its version
--- ARGV[3] the keys' life in milliseconds
+-- ARGV[3] the TTL of the keys in milliseconds
 -- ARGV[4] Unix milliseconds
 --
 -- Returns the connections, and the version of the status.
