@@ -16,8 +16,8 @@ const (
 
 // Settings are the operator's settings.
 type Settings struct {
-	Count string `koanf:"count" default:"exact" enum:"exact,approximate" help:"how the users of a day are counted: exact, by a set of ids (some 60 bytes of Redis for each user and day), or approximate, by a HyperLogLog (12 KiB a day for any number; as a rule wrong by less than 1 %; there is no retention then, and the embedded Redis has none)"`
-	Zone  string `koanf:"zone" default:"UTC" help:"time zone at whose midnights the days begin by which active users are counted, the same for all users and on all nodes"`
+	Count string `koanf:"count" default:"exact" enum:"exact,approximate" help:"counting of active users: exact, with a set of ids (about 60 bytes of Redis for each user and day), or approximate, with a HyperLogLog (12 KiB a day; usually wrong by less than 1 %; without retention; not with the embedded Redis)"`
+	Zone  string `koanf:"zone" default:"UTC" help:"time zone of the days for counting active users; it applies to all users, and must be equal on all nodes"`
 }
 
 // Validate returns all faults, joined.
@@ -26,42 +26,43 @@ func (c Settings) Validate() error {
 		return nil
 	}
 	_, err := civil.LoadZone(c.Zone)
-	return config.Refuse(err != nil, "zone", "%q is no time zone of the IANA database, such as Europe/Athens", c.Zone)
+	return config.Refuse(err != nil, "zone", "%q is not a time zone of the IANA database, such as Europe/Athens", c.Zone)
 }
 
-// Approximate reports whether estimates are enough.
+// Approximate reports whether active users are counted approximately.
 func (c Settings) Approximate() bool { return c.Count == approximate }
 
 func (c Settings) clock() civil.Clock { return civil.Clock{Zone: c.Zone} }
 
-// ErrNotExact reports that retention is unavailable, because no set of users exists.
-var ErrNotExact = errs.New(errs.Conflict, "activity.not_exact", "Days are counted approximately (activity.count), so nothing says who was active, and there is no retention.")
+// ErrNotExact reports that retention is unavailable, because days have no set of users.
+var ErrNotExact = errs.New(errs.Conflict, "activity.not_exact", "Retention needs exact counts. Set activity.count to exact.")
 
 // ErrRange reports an invalid range of days.
-var ErrRange = errs.New(errs.Invalid, "activity.range", "A range begins before it ends, and is within the last 30 days.")
+var ErrRange = errs.New(errs.Invalid, "activity.range", "The range is invalid. Choose two dates within the last 30 days.")
 
 // Count is a number of active users.
 type Count struct {
 	Actives int64 `json:"actives"`
 	Exact   bool  `json:"exact"`   // false means an estimate
-	Partial bool  `json:"partial"` // a lower bound: Redis had lost some users
+	Partial bool  `json:"partial"` // a lower bound, because Redis has lost users
 }
 
-// falls reports whether this count shows that Redis has lost users since before. An estimate may vary slightly.
-func (c Count) falls(before Count) bool {
+// showsLoss reports whether c shows that Redis has lost users since the count before. An estimate may vary slightly
+// without a loss.
+func (c Count) showsLoss(before Count) bool {
 	if c.Exact && before.Exact {
 		return c.Actives < before.Actives
 	}
-	return float64(c.Actives) < estimate*float64(before.Actives)
+	return float64(c.Actives) < minEstimateRatio*float64(before.Actives)
 }
 
-// estimate is the smallest ratio of an estimate to the true number: the standard error of Redis' HyperLogLog is 0.81 %,
-// and six times that practically never occurs.
-const estimate = 0.95
+// minEstimateRatio is the smallest expected ratio of an estimate to the true number. The standard error of a
+// HyperLogLog of Redis is 0.81 %, and six times that practically never occurs.
+const minEstimateRatio = 0.95
 
-// over returns the count to store in place of before: a stored number never decreases.
-func (c Count) over(before Count) Count {
-	partial := c.Partial || before.Partial || c.falls(before)
+// merge returns the count that replaces the stored count before. A stored number never decreases.
+func (c Count) merge(before Count) Count {
+	partial := c.Partial || before.Partial || c.showsLoss(before)
 	if c.Actives <= before.Actives {
 		c = before
 	}
@@ -69,7 +70,7 @@ func (c Count) over(before Count) Count {
 	return c
 }
 
-// A Period is a kind of range whose counts are stored.
+// A Period is a kind of stored range.
 type Period string
 
 // The periods.
@@ -83,8 +84,8 @@ var periods = []Period{Week, Month}
 // Span is a range of days, including both ends.
 type Span struct{ First, Last civil.Day }
 
-// Of returns the period that contains a day.
-func (p Period) Of(d civil.Day) Span {
+// SpanOf returns the week or month that contains a day.
+func (p Period) SpanOf(d civil.Day) Span {
 	if p == Week {
 		monday := d - civil.Day((d.Weekday()+6)%7)
 		return Span{monday, monday + 6}
@@ -106,7 +107,7 @@ func (s Span) days() []civil.Day {
 type Day struct {
 	Date civil.Day
 	Count
-	Closed  time.Time // the last time it was closed; zero means never
+	Closed  time.Time // when it was last closed; zero means never
 	Updated time.Time
 }
 
@@ -114,13 +115,14 @@ type Day struct {
 type Range struct {
 	Period Period
 	Span
-	Through civil.Day // the last counted day; Last after the end of the period
+	Through civil.Day // the last counted day; equal to Last after the end of the period
 	Count
 	Updated time.Time
 }
 
-// over returns the range to store in place of before. A complete count stays complete after its sets have expired.
-func (r Range) over(before Range) Range {
+// merge returns the range that replaces the stored range before. A complete count stays complete after its sets have
+// expired.
+func (r Range) merge(before Range) Range {
 	if r.Partial && !before.Partial && before.Through >= r.Through {
 		r.Partial = r.Actives > before.Actives
 	} else if before.Partial && before.Through >= r.Through {
@@ -133,16 +135,16 @@ func (r Range) over(before Range) Range {
 	return r
 }
 
-// Cohort is how many of the users who registered on a day were active some days later.
+// Cohort has the number of users who registered on a day, and the number of those who were active some days later.
 type Cohort struct {
 	Date    civil.Day
 	After   int
 	Size    int64 // users who registered, including deleted accounts
 	Active  int64
-	Partial bool // Redis had lost some of the active users
+	Partial bool // Redis had lost active users
 }
 
-// daysAfter lists the days after registration when users are checked: each day of a month, and two more for
+// daysAfter lists the numbers of days between registration and check: each day of a month, and two more for
 // comparisons.
 var daysAfter = func() (all []int) {
 	for n := range 30 {
@@ -152,18 +154,18 @@ var daysAfter = func() (all []int) {
 }()
 
 const (
-	// settle is how long after its end a day is closed: by then the nodes have sent their users, unless Redis was
-	// unavailable.
-	settle = 15 * time.Minute
-	// lateness is the delay until a day is closed again, for late users.
-	lateness = 24 * time.Hour
-	// kept is the number of days before today with complete sets.
-	kept = 30
+	// closeDelay is the time from the end of a day until it is closed. Nodes have sent their users within this time,
+	// unless Redis was unavailable.
+	closeDelay = 15 * time.Minute
+	// recloseDelay is the time until a day is closed again, because users may be sent late.
+	recloseDelay = 24 * time.Hour
+	// daysWithSets is the number of days before today with complete sets.
+	daysWithSets = 30
 )
 
-// due reports whether a day that ended at end, and was last closed at closed, must be closed.
-func due(now, closed, end time.Time) bool {
-	for _, after := range []time.Duration{settle, lateness + settle} {
+// isDue reports whether a day must be closed. The day ended at end, and was last closed at closed.
+func isDue(now, closed, end time.Time) bool {
+	for _, after := range []time.Duration{closeDelay, recloseDelay + closeDelay} {
 		if at := end.Add(after); !now.Before(at) && closed.Before(at) {
 			return true
 		}

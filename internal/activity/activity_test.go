@@ -17,7 +17,7 @@ func dayOf(t *testing.T, s string) civil.Day {
 	return d
 }
 
-func TestADayBelongsToItsWeekAndItsMonth(t *testing.T) {
+func TestSpanOf_ReturnsWeekAndMonth(t *testing.T) {
 	for _, tt := range []struct {
 		p                Period
 		day, first, last string
@@ -32,16 +32,16 @@ func TestADayBelongsToItsWeekAndItsMonth(t *testing.T) {
 		{Month, "2028-02-10", "2028-02-01", "2028-02-29"},
 		{Month, "2027-02-28", "2027-02-01", "2027-02-28"},
 	} {
-		got := tt.p.Of(dayOf(t, tt.day))
+		got := tt.p.SpanOf(dayOf(t, tt.day))
 		if got.First.String() != tt.first || got.Last.String() != tt.last {
 			t.Errorf("the %s of %s: got %s to %s, want %s to %s", tt.p, tt.day, got.First, got.Last, tt.first, tt.last)
 		}
 	}
 }
 
-func TestAKeptNumberNeverFallsAndALossIsRemembered(t *testing.T) {
+func TestCountMerge_NeverFallsAndMarksLoss(t *testing.T) {
 	for _, tt := range []struct {
-		what              string
+		name              string
 		before, now, want Count
 	}{
 		{"more users", Count{5, true, false}, Count{7, true, false}, Count{7, true, false}},
@@ -51,21 +51,21 @@ func TestAKeptNumberNeverFallsAndALossIsRemembered(t *testing.T) {
 		{"an estimate that moves", Count{1000, false, false}, Count{990, false, false}, Count{1000, false, false}},
 		{"an estimate that falls", Count{1000, false, false}, Count{900, false, false}, Count{1000, false, true}},
 		{"an estimate of more", Count{10, true, false}, Count{12, false, false}, Count{12, false, false}},
-		{"an estimate of fewer, and the number is exact", Count{1000, true, false}, Count{995, false, false}, Count{1000, true, false}},
-		{"nothing", Count{0, true, false}, Count{0, true, false}, Count{0, true, false}},
+		{"an estimate below an exact number", Count{1000, true, false}, Count{995, false, false}, Count{1000, true, false}},
+		{"no users", Count{0, true, false}, Count{0, true, false}, Count{0, true, false}},
 	} {
-		if got := tt.now.over(tt.before); got != tt.want {
-			t.Errorf("%s: got %+v, want %+v", tt.what, got, tt.want)
+		if got := tt.now.merge(tt.before); got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestARangeThatWasWholeStaysSoWhenItsSetsAreGone(t *testing.T) {
+func TestRangeMerge_CompleteCountStaysComplete(t *testing.T) {
 	of := func(through civil.Day, n int64, partial bool) Range {
 		return Range{Through: through, Count: Count{n, true, partial}}
 	}
 	for _, tt := range []struct {
-		what              string
+		name              string
 		before, now, want Range
 	}{
 		{"the sets are gone", of(9, 50, false), of(9, 20, true), of(9, 50, false)},
@@ -75,113 +75,113 @@ func TestARangeThatWasWholeStaysSoWhenItsSetsAreGone(t *testing.T) {
 		{"it was partial", of(9, 50, true), of(9, 50, false), of(9, 50, true)},
 		{"it was partial, and is counted with another day", of(8, 50, true), of(9, 55, true), of(9, 55, true)},
 	} {
-		if got := tt.now.over(tt.before); got != tt.want {
-			t.Errorf("%s: got %+v, want %+v", tt.what, got, tt.want)
+		if got := tt.now.merge(tt.before); got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestADayIsClosedAQuarterOfAnHourAfterItsEndAndOnceMoreADayLater(t *testing.T) {
+func TestIsDue_AfterDayAndOneDayLater(t *testing.T) {
 	end := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) time.Time { return end.Add(d) }
 	var never time.Time
 	for _, tt := range []struct {
-		what        string
+		name        string
 		now, closed time.Time
 		want        bool
 	}{
 		{"it has just ended", at(time.Minute), never, false},
-		{"a quarter of an hour", at(settle), never, true},
-		{"it is closed", at(time.Hour), at(settle), false},
-		{"a day later", at(24*time.Hour + settle), at(time.Hour), true},
-		{"a day later, closed twice", at(25 * time.Hour), at(24*time.Hour + settle), false},
+		{"a quarter of an hour", at(closeDelay), never, true},
+		{"it is closed", at(time.Hour), at(closeDelay), false},
+		{"a day later", at(24*time.Hour + closeDelay), at(time.Hour), true},
+		{"a day later, closed twice", at(25 * time.Hour), at(24*time.Hour + closeDelay), false},
 		{"a worker that comes late", at(100 * time.Hour), never, true},
 		{"a worker that was late", at(200 * time.Hour), at(100 * time.Hour), false},
 	} {
-		if got := due(tt.now, tt.closed, end); got != tt.want {
-			t.Errorf("%s: due %v, want %v", tt.what, got, tt.want)
+		if got := isDue(tt.now, tt.closed, end); got != tt.want {
+			t.Errorf("%s: due %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestAZoneIsOneOfTheDatabase(t *testing.T) {
+func TestSettings_ValidateChecksZone(t *testing.T) {
 	for zone, want := range map[string]bool{"": true, "UTC": true, "Asia/Shanghai": true, "Local": false, "Mars/Olympus": false} {
 		if err := (Settings{Zone: zone}).Validate(); (err == nil) != want {
-			t.Errorf("%q: got %v, want it allowed: %v", zone, err, want)
+			t.Errorf("%q: got %v, want valid %v", zone, err, want)
 		}
 	}
 }
 
-func someone() (m member) {
-	copy(m[:], ids.New[noted]().String())
+func randomMember() (m member) {
+	copy(m[:], ids.New[dayUsers]().String())
 	return m
 }
 
-func TestWhoIsNotedWaitsOnce(t *testing.T) {
-	n := newNoted(20_000, civil.Clock{})
-	a, b := someone(), someone()
+func TestDayUsers_RecordedUserWaitsOnce(t *testing.T) {
+	n := newDayUsers(20_000, civil.Clock{})
+	a, b := randomMember(), randomMember()
 	for range 3 {
 		for _, u := range []member{a, b} {
-			if !n.add(u, most) {
-				t.Error("there is no room for a user")
+			if !n.add(u, maxUsers) {
+				t.Error("a user is refused")
 			}
 		}
 	}
 	if users, waiting := n.count(); users != 2 || waiting != 2 {
 		t.Errorf("%d users, %d waiting; want 2 and 2", users, waiting)
 	}
-	taken := n.take(1)
-	if got := append(taken, n.take(10)...); len(taken) != 1 || len(got) != 2 || got[0] == got[1] {
-		t.Errorf("took %v", got)
+	first := n.dequeue(1)
+	if got := append(first, n.dequeue(10)...); len(first) != 1 || len(got) != 2 || got[0] == got[1] {
+		t.Errorf("got %v", got)
 	}
-	if more := n.take(10); len(more) != 0 {
+	if more := n.dequeue(10); len(more) != 0 {
 		t.Errorf("%d users wait twice", len(more))
 	}
-	n.add(a, most)
+	n.add(a, maxUsers)
 	if _, waiting := n.count(); waiting != 0 {
 		t.Error("a user who was sent waits again")
 	}
-	n.again([]member{a})
-	if got := n.take(10); len(got) != 1 || got[0] != a {
-		t.Errorf("took %v, want the one whom Redis did not take", got)
+	n.requeue([]member{a})
+	if got := n.dequeue(10); len(got) != 1 || got[0] != a {
+		t.Errorf("got %v, want the user that Redis did not store", got)
 	}
-	if n.putBack() != 2 || len(n.take(10)) != 2 {
-		t.Error("not all wait once more")
+	if n.requeueAll() != 2 || len(n.dequeue(10)) != 2 {
+		t.Error("not all users wait again")
 	}
 }
 
-func TestTheMemoryIsBounded(t *testing.T) {
-	const room = 10 * shards
-	n := newNoted(20_000, civil.Clock{})
+func TestDayUsers_MemoryIsBounded(t *testing.T) {
+	const limit = 10 * shardCount
+	n := newDayUsers(20_000, civil.Clock{})
 	refused := 0
-	for range 10 * room {
-		if !n.add(someone(), room) {
+	for range 10 * limit {
+		if !n.add(randomMember(), limit) {
 			refused++
 		}
 	}
-	if users, waiting := n.count(); users > room || waiting != users || refused != 10*room-users {
-		t.Errorf("Redis away: %d users, %d waiting, %d refused; want %d users at most, and the rest refused", users, waiting, refused, room)
+	if users, waiting := n.count(); users > limit || waiting != users || refused != 10*limit-users {
+		t.Errorf("without Redis: %d users, %d waiting, %d refused; want at most %d users, and the others refused", users, waiting, refused, limit)
 	}
-	for range 10 * room {
-		n.take(room)
-		if !n.add(someone(), room) {
-			t.Fatal("a user is refused although nobody waits")
+	for range 10 * limit {
+		n.dequeue(limit)
+		if !n.add(randomMember(), limit) {
+			t.Fatal("a user is refused although no user waits")
 		}
 	}
-	if users, _ := n.count(); users > room {
-		t.Errorf("%d users, want %d at most", users, room)
+	if users, _ := n.count(); users > limit {
+		t.Errorf("%d users, want at most %d", users, limit)
 	}
 }
 
-func TestWhoWasSeenTodayCostsNoMemory(t *testing.T) {
-	n, u := newNoted(20_000, civil.Clock{}), someone()
-	n.add(u, most)
-	if got := testing.AllocsPerRun(100, func() { n.add(u, most) }); got != 0 {
+func TestDayUsers_RecordedUserAllocatesNothing(t *testing.T) {
+	n, u := newDayUsers(20_000, civil.Clock{}), randomMember()
+	n.add(u, maxUsers)
+	if got := testing.AllocsPerRun(100, func() { n.add(u, maxUsers) }); got != 0 {
 		t.Errorf("%v allocations", got)
 	}
 }
 
-func TestDaysTurn(t *testing.T) {
+func TestDays_Advance(t *testing.T) {
 	clock := civil.Clock{Zone: "Asia/Shanghai"}
 	at := func(s string) time.Time {
 		t.Helper()
@@ -192,21 +192,21 @@ func TestDaysTurn(t *testing.T) {
 		return m
 	}
 	var d *days
-	d = d.turn(at("2026-11-23T15:59:59Z"), clock)
-	if got := d.today.date.String(); got != "2026-11-23" || d.before != nil || len(d.all()) != 1 {
+	d = d.advance(at("2026-11-23T15:59:59Z"), clock)
+	if got := d.today.date.String(); got != "2026-11-23" || d.previous != nil || len(d.all()) != 1 {
 		t.Errorf("the day is %s, %+v", got, d)
 	}
-	if n := d.of(at("2026-11-23T16:00:00Z")); n != nil {
+	if n := d.find(at("2026-11-23T16:00:00Z")); n != nil {
 		t.Errorf("midnight in Shanghai is on %s", n.date)
 	}
-	next := d.turn(at("2026-11-23T16:00:00Z"), clock)
-	if next.today.date.String() != "2026-11-24" || next.before != d.today || len(next.all()) != 2 {
+	next := d.advance(at("2026-11-23T16:00:00Z"), clock)
+	if next.today.date.String() != "2026-11-24" || next.previous != d.today || len(next.all()) != 2 {
 		t.Errorf("after midnight: %+v", next)
 	}
-	if next.of(at("2026-11-23T15:59:59Z")) != d.today || next.of(at("2026-11-24T15:59:59Z")) != next.today || next.of(at("2026-11-22T12:00:00Z")) != nil {
-		t.Error("moments are not on their days")
+	if next.find(at("2026-11-23T15:59:59Z")) != d.today || next.find(at("2026-11-24T15:59:59Z")) != next.today || next.find(at("2026-11-22T12:00:00Z")) != nil {
+		t.Error("times are not on their days")
 	}
-	if last := next.turn(at("2026-11-28T00:00:00Z"), clock); last.before != next.today {
-		t.Error("today is not the day before")
+	if last := next.advance(at("2026-11-28T00:00:00Z"), clock); last.previous != next.today {
+		t.Error("the former today is not the previous day")
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // Jobs returns the background jobs of this domain, in addition to [Service.Run].
 func (s *Service) Jobs() []worker.Job {
-	unlessAway := func(run func(context.Context) error) func(context.Context) error {
+	ignoreUnavailable := func(run func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if err := run(ctx); err != nil && !away(err) { // the watcher of the connection logs it
+			if err := run(ctx); err != nil && !isUnavailable(err) { // the watcher of the Redis connection logs it
 				return err
 			}
 			return nil
@@ -23,9 +23,9 @@ func (s *Service) Jobs() []worker.Job {
 	}
 	return []worker.Job{
 		// A lost Redis loses at most the counts since the last run.
-		{Name: "activity.count", Every: 2 * time.Minute, Singleton: true, Timeout: 2 * madeGood, Run: unlessAway(s.count)},
+		{Name: "activity.count", Every: 2 * time.Minute, Singleton: true, Timeout: 2 * resendTimeout, Run: ignoreUnavailable(s.count)},
 		// Sets of many millions of users take minutes.
-		{Name: "activity.close", Every: 5 * time.Minute, Singleton: true, Timeout: 2 * time.Hour, Run: unlessAway(s.close)},
+		{Name: "activity.close", Every: 5 * time.Minute, Singleton: true, Timeout: 2 * time.Hour, Run: ignoreUnavailable(s.close)},
 	}
 }
 
@@ -38,75 +38,76 @@ func (s *Service) count(ctx context.Context) (err error) {
 }
 
 // countDays counts days and stores their numbers. It returns the stored numbers and those in Redis. It skips days
-// without active users, unless a number is stored.
-func (s *Service) countDays(ctx context.Context, days []civil.Day) (map[civil.Day]counted, error) {
+// without active users, unless SQL already has a number.
+func (s *Service) countDays(ctx context.Context, days []civil.Day) (map[civil.Day]dayCounts, error) {
 	span := Span{days[0], days[len(days)-1]}
-	rows, err := selectDays(ctx, s.db, span, len(days))
+	storedDays, err := selectDays(ctx, s.db, span, len(days))
 	if err != nil {
 		return nil, err
 	}
-	before := make(map[civil.Day]Day, len(rows))
-	for _, d := range rows {
+	before := make(map[civil.Day]Day, len(storedDays))
+	for _, d := range storedDays {
 		before[d.Date] = d
 	}
-	looked, err := s.lookTwice(ctx, days, before)
+	counts, err := s.readCountsWithRecheck(ctx, days, before)
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[civil.Day]counted, len(days))
-	var write []Day
+	all := make(map[civil.Day]dayCounts, len(days))
+	var rows []Day
 	for i, d := range days {
-		is, known := before[d]
-		if !known && looked[i].count().Actives == 0 {
+		day, stored := before[d]
+		if !stored && counts[i].count().Actives == 0 {
 			continue
 		}
-		is.Date, is.Updated = d, s.db.Now()
-		if known {
-			is.Count = looked[i].count().over(is.Count)
+		day.Date, day.Updated = d, s.db.Now()
+		if stored {
+			day.Count = counts[i].count().merge(day.Count)
 		} else {
-			is.Count = looked[i].count()
+			day.Count = counts[i].count()
 		}
-		write = append(write, is)
-		all[d] = counted{is, looked[i]}
+		rows = append(rows, day)
+		all[d] = dayCounts{day, counts[i]}
 	}
-	return all, writeDays(ctx, s.db, write)
+	return all, writeDays(ctx, s.db, rows)
 }
 
-// madeGood bounds the time until nodes detect a loss in Redis and send their users again.
-const madeGood = pollEvery + 10*time.Second
+// resendTimeout bounds the time until nodes detect a loss in Redis and send their users again.
+const resendTimeout = pollInterval + 10*time.Second
 
-// lookTwice returns the numbers of days in Redis. If one is smaller than the stored number, it reads again after the
-// nodes had time to send their users, because a number that is marked as partial stays so.
-func (s *Service) lookTwice(ctx context.Context, days []civil.Day, before map[civil.Day]Day) ([]found, error) {
-	looked, err := s.redis.look(ctx, days)
+// readCountsWithRecheck returns the numbers of days in Redis. If one is smaller than the stored number, it waits until
+// the nodes have sent their users again, and reads the numbers a second time. Otherwise a short loss would mark the
+// stored number as partial forever.
+func (s *Service) readCountsWithRecheck(ctx context.Context, days []civil.Day, before map[civil.Day]Day) ([]redisCounts, error) {
+	counts, err := s.redis.readCounts(ctx, days)
 	if err != nil {
 		return nil, err
 	}
 	for i, d := range days {
-		if is, known := before[d]; known && !is.Partial && looked[i].count().falls(is.Count) {
+		if day, stored := before[d]; stored && !day.Partial && counts[i].count().showsLoss(day.Count) {
 			select {
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
-			case <-time.After(madeGood):
+			case <-time.After(resendTimeout):
 			}
-			return s.redis.look(ctx, days)
+			return s.redis.readCounts(ctx, days)
 		}
 	}
-	return looked, nil
+	return counts, nil
 }
 
-// counted is the stored data of a day, and its numbers in Redis.
-type counted struct {
+// dayCounts has the stored data of a day, and its numbers in Redis.
+type dayCounts struct {
 	Day
-	found
+	redisCounts
 }
 
-// close closes the finished days that are due.
+// close closes the finished days that are due, see [isDue].
 func (s *Service) close(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "activity.close")
 	now := s.db.Now()
 	yesterday := s.clock.Today(now) - 1
-	rows, err := selectDays(ctx, s.db, Span{yesterday - kept, yesterday}, kept+1)
+	rows, err := selectDays(ctx, s.db, Span{yesterday - daysWithSets, yesterday}, daysWithSets+1)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -115,44 +116,44 @@ func (s *Service) close(ctx context.Context) (err error) {
 		closed[d.Date] = d.Closed
 	}
 	var days []civil.Day
-	for d := rows[len(rows)-1].Date; d <= yesterday; d++ { // no day was counted before
-		if due(now, closed[d], s.clock.Start(d+1)) {
+	for d := rows[len(rows)-1].Date; d <= yesterday; d++ { // earlier days were never counted
+		if isDue(now, closed[d], s.clock.Start(d+1)) {
 			days = append(days, d)
 		}
 	}
 	if len(days) == 0 {
 		return nil
 	}
-	done, err := s.countDays(ctx, days)
+	counted, err := s.countDays(ctx, days)
 	if err != nil {
 		return err
 	}
 	for _, d := range days {
-		if err := s.lookUp(ctx, d, done[d]); err != nil {
+		if err := s.countCohorts(ctx, d, counted[d]); err != nil {
 			return err
 		}
 	}
 	if err := s.countRanges(ctx, days, yesterday); err != nil {
 		return err
 	}
-	// This is the last step, so that a failure before it is retried.
-	write := make([]Day, 0, len(days))
+	// Days are marked as closed last, so that a failure before this step is retried.
+	closedDays := make([]Day, 0, len(days))
 	for _, d := range days {
-		is := done[d].Day
-		is.Date, is.Closed, is.Updated = d, now, now
-		if is.Actives == 0 {
-			is.Exact = !s.cfg.Settings.Approximate()
+		day := counted[d].Day
+		day.Date, day.Closed, day.Updated = d, now, now
+		if day.Actives == 0 {
+			day.Exact = !s.cfg.Settings.Approximate()
 		}
-		write = append(write, is)
+		closedDays = append(closedDays, day)
 	}
 	s.log.Info("activity: days closed", "days", len(days), "last", yesterday.String())
-	return writeDays(ctx, s.db, write)
+	return writeDays(ctx, s.db, closedDays)
 }
 
-// lookUp counts the users of earlier registration days who were active on a day. It stores nothing if the set is
-// missing: the day was counted approximately, or its set has expired.
-func (s *Service) lookUp(ctx context.Context, d civil.Day, is counted) error {
-	if is.estimate > 0 || is.set == 0 && (is.Actives > 0 || s.cfg.Settings.Approximate()) {
+// countCohorts stores how many users of earlier registration days were active on a day. It stores nothing if the set of
+// the day is missing, because the day was counted approximately or Redis has lost the set.
+func (s *Service) countCohorts(ctx context.Context, d civil.Day, counts dayCounts) error {
+	if counts.estimate > 0 || counts.set == 0 && (counts.Actives > 0 || s.cfg.Settings.Approximate()) {
 		return nil
 	}
 	var all []Cohort
@@ -160,25 +161,25 @@ func (s *Service) lookUp(ctx context.Context, d civil.Day, is counted) error {
 		c := Cohort{Date: d - civil.Day(after), After: after}
 		var last accounts.Registered
 		for {
-			some, err := accounts.RegisteredBetween(ctx, s.db, s.clock.Start(c.Date), s.clock.Start(c.Date+1), last, atOnce)
+			page, err := accounts.RegisteredBetween(ctx, s.db, s.clock.Start(c.Date), s.clock.Start(c.Date+1), last, batchSize)
 			if err != nil {
 				return err
 			}
-			if len(some) == 0 {
+			if len(page) == 0 {
 				break
 			}
-			last = some[len(some)-1]
-			users := make([]string, len(some))
-			for i, r := range some {
+			last = page[len(page)-1]
+			users := make([]string, len(page))
+			for i, r := range page {
 				users[i] = r.User.String()
 			}
-			absent, err := s.redis.missing(ctx, d, users)
+			absent, err := s.redis.filterMissing(ctx, d, users)
 			if err != nil {
 				return err
 			}
-			c.Size += int64(len(some))
-			c.Active += int64(len(some) - len(absent))
-			if len(some) < atOnce {
+			c.Size += int64(len(page))
+			c.Active += int64(len(page) - len(absent))
+			if len(page) < batchSize {
 				break
 			}
 		}
@@ -194,14 +195,14 @@ func (s *Service) countRanges(ctx context.Context, days []civil.Day, yesterday c
 	for _, p := range periods {
 		var spans []Span
 		for _, d := range days {
-			if span := p.Of(d); !slices.Contains(spans, span) {
+			if span := p.SpanOf(d); !slices.Contains(spans, span) {
 				spans = append(spans, span)
 			}
 		}
 		for _, span := range spans {
-			is := Range{Period: p, Span: span, Through: min(span.Last, yesterday), Updated: s.db.Now()}
+			r := Range{Period: p, Span: span, Through: min(span.Last, yesterday), Updated: s.db.Now()}
 			var err error
-			if is.Count, err = s.between(ctx, Span{span.First, is.Through}); err != nil {
+			if r.Count, err = s.countSpan(ctx, Span{span.First, r.Through}); err != nil {
 				return err
 			}
 			before, err := selectRanges(ctx, s.db, p, Span{span.First, span.First}, 1)
@@ -209,9 +210,9 @@ func (s *Service) countRanges(ctx context.Context, days []civil.Day, yesterday c
 				return err
 			}
 			if len(before) > 0 {
-				is = is.over(before[0])
+				r = r.merge(before[0])
 			}
-			if err := writeRange(ctx, s.db, is); err != nil {
+			if err := writeRange(ctx, s.db, r); err != nil {
 				return err
 			}
 		}
@@ -219,12 +220,12 @@ func (s *Service) countRanges(ctx context.Context, days []civil.Day, yesterday c
 	return nil
 }
 
-// between counts the users of a span of days. The count is partial if a day is partial, or if Redis has fewer users of
-// a day than are stored.
-func (s *Service) between(ctx context.Context, span Span) (Count, error) {
+// countSpan counts the users of a span of days. The count is partial if the number of a day is partial, or if Redis has
+// fewer users of a day than SQL.
+func (s *Service) countSpan(ctx context.Context, span Span) (Count, error) {
 	rows, err := selectDays(ctx, s.db, span, int(span.Last-span.First)+1)
 	if err != nil {
 		return Count{}, err
 	}
-	return s.redis.within(ctx, span, rows)
+	return s.redis.countSpan(ctx, span, rows)
 }

@@ -24,29 +24,30 @@ var (
 	eraseScript    = redis.NewScript(eraseSource)
 )
 
-// redisStore makes all Redis calls of this package.
+// redisStore has every Redis call of this package.
 type redisStore struct{ db *redis.DB }
 
-// away reports whether Redis is unavailable.
-func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+// isUnavailable reports whether err means that Redis is unavailable.
+func isUnavailable(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
-// atOnce is the number of users per command: some 20 KB, which occupy a server for less than a millisecond.
-const atOnce = 1000
+// batchSize is the largest number of users of one command. They are about 20 KB, and occupy a server for less than a
+// millisecond.
+const batchSize = 1000
 
-// batch contains up to atOnce users who were active on a day.
+// batch has up to batchSize users who were active on a day.
 type batch struct {
 	day   civil.Day
 	users []member
-	err   error // the users may or may not be recorded
+	err   error // not nil: Redis may or may not have the users
 }
 
-// add records users in one round trip. With estimates it uses a HyperLogLog.
+// add records users in one round trip. With estimates, it adds them to HyperLogLogs instead of sets.
 func (s *redisStore) add(ctx context.Context, batches []*batch, estimates bool) {
 	cmds := make([]keyspace.Cmd, len(batches))
 	for i, b := range batches {
 		users := make([]string, 0, len(b.users)+1)
 		if estimates {
-			users = append(users, strconv.FormatInt(keyLife.Milliseconds(), 10))
+			users = append(users, strconv.FormatInt(keyTTL.Milliseconds(), 10))
 		}
 		for _, u := range b.users {
 			users = append(users, string(u[:]))
@@ -62,22 +63,22 @@ func (s *redisStore) add(ctx context.Context, batches []*batch, estimates bool) 
 	}
 }
 
-// found contains the numbers of a day in Redis. Both are set on a day when the setting was changed.
-type found struct{ set, estimate int64 }
+// redisCounts has the numbers of a day in Redis. Both are above zero if the setting was changed on the day.
+type redisCounts struct{ set, estimate int64 }
 
-func (f found) count() Count {
-	// Users in both cannot be distinguished, so this is a lower bound.
-	return Count{Actives: max(f.set, f.estimate), Exact: f.estimate == 0, Partial: f.set > 0 && f.estimate > 0}
+func (c redisCounts) count() Count {
+	// A user may be in both, so that the larger number is a lower bound.
+	return Count{Actives: max(c.set, c.estimate), Exact: c.estimate == 0, Partial: c.set > 0 && c.estimate > 0}
 }
 
-// look returns the numbers of days in Redis, in one round trip.
-func (s *redisStore) look(ctx context.Context, days []civil.Day) ([]found, error) {
+// readCounts returns the numbers of days in Redis, in one round trip.
+func (s *redisStore) readCounts(ctx context.Context, days []civil.Day) ([]redisCounts, error) {
 	cmds := make([]keyspace.Cmd, 0, 2*len(days))
 	for _, d := range days {
 		cmds = append(cmds, setKey(d).LenCmd(), keyspace.Cmd{Name: "PFCOUNT", Key: estimateKey(d)})
 	}
 	replies := s.db.DoMulti(ctx, cmds)
-	all := make([]found, len(days))
+	all := make([]redisCounts, len(days))
 	for i := range all {
 		set, err := replies[2*i].Int()
 		if err != nil {
@@ -87,70 +88,70 @@ func (s *redisStore) look(ctx context.Context, days []civil.Day) ([]found, error
 		if err != nil {
 			return nil, err
 		}
-		all[i] = found{set, estimate}
+		all[i] = redisCounts{set, estimate}
 	}
 	return all, nil
 }
 
-// missing returns the ones of up to atOnce users who are not in the set of a day. It reuses users.
-func (s *redisStore) missing(ctx context.Context, d civil.Day, users []string) ([]string, error) {
-	answers, err := s.db.Do(ctx, keyspace.Cmd{Name: "SMISMEMBER", Key: setKey(d).Key, Args: users}).Items()
-	if err == nil && len(answers) != len(users) {
+// filterMissing returns those of up to batchSize users who are not in the set of a day. It overwrites users.
+func (s *redisStore) filterMissing(ctx context.Context, d civil.Day, users []string) ([]string, error) {
+	replies, err := s.db.Do(ctx, keyspace.Cmd{Name: "SMISMEMBER", Key: setKey(d).Key, Args: users}).Items()
+	if err == nil && len(replies) != len(users) {
 		err = keyspace.ErrReply
 	}
 	if err != nil {
 		return nil, err
 	}
-	rest := users[:0]
-	for i, a := range answers {
-		if a.N == 0 {
-			rest = append(rest, users[i])
+	missing := users[:0]
+	for i, r := range replies {
+		if r.N == 0 {
+			missing = append(missing, users[i])
 		}
 	}
-	return rest, nil
+	return missing, nil
 }
 
-// union counts the users who were active on any of some days, which are sorted. A user counts on the last of them:
-// users in the set of a later day are skipped. So this process holds one page of users at a time, and each command has
-// one key. Changes during the count, on a day that has not ended, may be counted or not.
-func (s *redisStore) union(ctx context.Context, days []civil.Day) (Count, error) {
-	looked, err := s.look(ctx, days)
+// countUnion counts the users who were active on any of the days, which are sorted. It counts each user on the last of
+// their days, and therefore skips users in the set of a later day. This process has one page of users in memory, and
+// each command has one key. Users who become active during the count may be counted or not.
+func (s *redisStore) countUnion(ctx context.Context, days []civil.Day) (Count, error) {
+	counts, err := s.readCounts(ctx, days)
 	if err != nil {
 		return Count{}, err
 	}
 	var sets []civil.Day
 	var estimates []keyspace.Key
-	for i, f := range looked {
-		if f.set > 0 {
+	for i, c := range counts {
+		if c.set > 0 {
 			sets = append(sets, days[i])
 		}
-		if f.estimate > 0 {
+		if c.estimate > 0 {
 			estimates = append(estimates, estimateKey(days[i]))
 		}
 	}
-	var f found
+	var c redisCounts
 	for i := range sets {
-		n, err := s.only(ctx, sets[i], sets[i+1:])
+		n, err := s.countWithoutLater(ctx, sets[i], sets[i+1:])
 		if err != nil {
 			return Count{}, err
 		}
-		f.set += n
+		c.set += n
 	}
 	if len(estimates) > 0 {
-		if f.estimate, err = s.db.Do(ctx, keyspace.Cmd{Name: "PFCOUNT", Key: estimates[0], More: estimates[1:]}).Int(); err != nil {
+		if c.estimate, err = s.db.Do(ctx, keyspace.Cmd{Name: "PFCOUNT", Key: estimates[0], More: estimates[1:]}).Int(); err != nil {
 			return Count{}, err
 		}
 	}
-	return f.count(), nil
+	return c.count(), nil
 }
 
-// only counts the users of a day who are in none of the sets of later days.
-func (s *redisStore) only(ctx context.Context, d civil.Day, later []civil.Day) (n int64, err error) {
+// countWithoutLater counts the users of a day who are not in the sets of later days.
+func (s *redisStore) countWithoutLater(ctx context.Context, d civil.Day, later []civil.Day) (n int64, err error) {
 	if len(later) == 0 {
 		return s.db.Do(ctx, setKey(d).LenCmd()).Int()
 	}
 	for cursor := "0"; ; {
-		page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: setKey(d).Key, Args: []string{cursor, "COUNT", strconv.Itoa(atOnce)}}).Items()
+		page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: setKey(d).Key, Args: []string{cursor, "COUNT", strconv.Itoa(batchSize)}}).Items()
 		if err == nil && len(page) != 2 {
 			err = keyspace.ErrReply
 		}
@@ -165,7 +166,7 @@ func (s *redisStore) only(ctx context.Context, d civil.Day, later []civil.Day) (
 			if len(users) == 0 {
 				break
 			}
-			if users, err = s.missing(ctx, l, users); err != nil {
+			if users, err = s.filterMissing(ctx, l, users); err != nil {
 				return 0, err
 			}
 		}
@@ -178,45 +179,45 @@ func (s *redisStore) only(ctx context.Context, d civil.Day, later []civil.Day) (
 
 // erase replaces a user by one random id in the sets of days.
 func (s *redisStore) erase(ctx context.Context, user accounts.ID, days []civil.Day) error {
-	instead := ids.New[accounts.User]().String()
+	replacement := ids.New[accounts.User]().String()
 	cmds := make([]keyspace.Cmd, len(days))
 	for i, d := range days {
-		cmds[i] = eraseScript.Cmd([]keyspace.Key{setKey(d).Key}, user.String(), instead)
+		cmds[i] = eraseScript.Cmd([]keyspace.Key{setKey(d).Key}, user.String(), replacement)
 	}
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// within counts the users of a span of days; rows are the stored data.
-func (s *redisStore) within(ctx context.Context, span Span, rows []Day) (Count, error) {
+// countSpan counts the users of a span of days. rows has the stored data of the days.
+func (s *redisStore) countSpan(ctx context.Context, span Span, rows []Day) (Count, error) {
 	days := span.days()
-	looked, err := s.look(ctx, days)
+	counts, err := s.readCounts(ctx, days)
 	if err != nil {
 		return Count{}, err
 	}
-	c, err := s.union(ctx, days)
+	c, err := s.countUnion(ctx, days)
 	if err != nil {
 		return Count{}, err
 	}
 	for _, d := range rows {
-		c.Partial = c.Partial || d.Partial || looked[d.Date-span.First].count().falls(d.Count)
-		if d.Actives > c.Actives { // perhaps with other users
+		c.Partial = c.Partial || d.Partial || counts[d.Date-span.First].count().showsLoss(d.Count)
+		if d.Actives > c.Actives { // Redis has lost users of this day
 			c.Actives, c.Exact = d.Actives, d.Exact
 		}
 	}
 	return c, nil
 }
 
-// Between counts the users who were active on any day of a span, including today so far. It returns ErrRange for a span
-// that is not within the days with complete sets.
-func (k Admin) Between(ctx context.Context, db *redis.DB, settings Settings, span Span) (_ Count, err error) {
-	defer errs.Wrap(&err, "activity.Between %s and %s", span.First, span.Last)
+// CountBetween counts the users who were active on any day of a span. The span may include today. It returns ErrRange
+// for a span that is not within the days with complete sets.
+func (k Admin) CountBetween(ctx context.Context, db *redis.DB, settings Settings, span Span) (_ Count, err error) {
+	defer errs.Wrap(&err, "activity.CountBetween %s and %s", span.First, span.Last)
 	today := settings.clock().Today(k.db.Now())
-	if span.First > span.Last || span.First < today-kept || span.Last > today {
+	if span.First > span.Last || span.First < today-daysWithSets || span.Last > today {
 		return Count{}, ErrRange
 	}
 	rows, err := selectDays(ctx, k.db, span, int(span.Last-span.First)+1)
 	if err != nil {
 		return Count{}, err
 	}
-	return (&redisStore{db}).within(ctx, span, rows)
+	return (&redisStore{db}).countSpan(ctx, span, rows)
 }

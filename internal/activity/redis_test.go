@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-func eachRedis(t *testing.T, test func(t *testing.T, s *redisStore, db *redis.DB)) {
+func testEachRedis(t *testing.T, test func(t *testing.T, s *redisStore, db *redis.DB)) {
 	for _, engine := range redistest.Engines(t) {
 		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same commands as standalone
@@ -25,13 +25,13 @@ func eachRedis(t *testing.T, test func(t *testing.T, s *redisStore, db *redis.DB
 	}
 }
 
-func note(t *testing.T, s *redisStore, estimates bool, d civil.Day, users ...accounts.ID) {
+func recordUsers(t *testing.T, s *redisStore, estimates bool, d civil.Day, users ...accounts.ID) {
 	t.Helper()
 	var batches []*batch
 	for _, u := range users {
 		var m member
 		copy(m[:], u.String())
-		if len(batches) == 0 || len(batches[len(batches)-1].users) == atOnce {
+		if len(batches) == 0 || len(batches[len(batches)-1].users) == batchSize {
 			batches = append(batches, &batch{day: d})
 		}
 		b := batches[len(batches)-1]
@@ -45,7 +45,7 @@ func note(t *testing.T, s *redisStore, estimates bool, d civil.Day, users ...acc
 	}
 }
 
-func people(n int) []accounts.ID {
+func newUsers(n int) []accounts.ID {
 	all := make([]accounts.ID, n)
 	for i := range all {
 		all[i] = ids.New[accounts.User]()
@@ -53,136 +53,136 @@ func people(n int) []accounts.ID {
 	return all
 }
 
-// The twin is a map. Sets are larger than one piece of Redis, so that they are read in pages.
-func TestTheUnionOfDaysIsWhatAMapSays(t *testing.T) {
-	eachRedis(t, func(t *testing.T, s *redisStore, _ *redis.DB) {
+// A map has the expected users. The sets are so large that they are read in several pages.
+func TestCountUnion_MatchesMap(t *testing.T) {
+	testEachRedis(t, func(t *testing.T, s *redisStore, _ *redis.DB) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 1))
-		users := people(3 * atOnce)
+		users := newUsers(3 * batchSize)
 		const first, last = 20_000, 20_006
-		on := map[civil.Day]map[accounts.ID]bool{}
+		active := map[civil.Day]map[accounts.ID]bool{}
 		for d := civil.Day(first); d <= last; d++ {
-			on[d] = map[accounts.ID]bool{}
+			active[d] = map[accounts.ID]bool{}
 			if d == first+3 {
 				continue // no user
 			}
-			var some []accounts.ID
+			var today []accounts.ID
 			for _, u := range users {
 				if r.IntN(3) == 0 {
-					some, on[d][u] = append(some, u), true
+					today, active[d][u] = append(today, u), true
 				}
 			}
-			note(t, s, false, d, some...)
-			note(t, s, false, d, some[:10]...)
+			recordUsers(t, s, false, d, today...)
+			recordUsers(t, s, false, d, today[:10]...)
 		}
 		for from := civil.Day(first); from <= last; from++ {
 			for to := from; to <= last; to++ {
 				all := map[accounts.ID]bool{}
 				for d := from; d <= to; d++ {
-					for u := range on[d] {
+					for u := range active[d] {
 						all[u] = true
 					}
 				}
-				got, err := s.union(t.Context(), Span{from, to}.days())
+				got, err := s.countUnion(t.Context(), Span{from, to}.days())
 				if want := (Count{Actives: int64(len(all)), Exact: true}); err != nil || got != want {
 					t.Errorf("days %d to %d: got %+v, %v; want %+v", from-first, to-first, got, err, want)
 				}
 			}
 		}
-		looked, err := s.look(t.Context(), Span{first, last}.days())
+		counts, err := s.readCounts(t.Context(), Span{first, last}.days())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, f := range looked {
-			if want := len(on[first+civil.Day(i)]); f != (found{set: int64(want)}) {
-				t.Errorf("day %d: got %+v, want %d in the set", i, f, want)
+		for i, c := range counts {
+			if want := len(active[first+civil.Day(i)]); c != (redisCounts{set: int64(want)}) {
+				t.Errorf("day %d: got %+v, want %d in the set", i, c, want)
 			}
 		}
-		absent, err := s.missing(t.Context(), first, names(users[:50]))
+		absent, err := s.filterMissing(t.Context(), first, idsOf(users[:50]))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, u := range absent {
-			if id, _ := ids.Parse[accounts.User](u); on[first][id] {
-				t.Errorf("%s is said to be missing", u)
+			if id, _ := ids.Parse[accounts.User](u); active[first][id] {
+				t.Errorf("%s is reported as missing", u)
 			}
 		}
-		there := 0
+		present := 0
 		for _, u := range users[:50] {
-			if on[first][u] {
-				there++
+			if active[first][u] {
+				present++
 			}
 		}
-		if len(absent) != 50-there {
-			t.Errorf("%d are missing, want %d", len(absent), 50-there)
+		if len(absent) != 50-present {
+			t.Errorf("%d are missing, want %d", len(absent), 50-present)
 		}
 	})
 }
 
-func names(users []accounts.ID) (all []string) {
+func idsOf(users []accounts.ID) (all []string) {
 	for _, u := range users {
 		all = append(all, u.String())
 	}
 	return all
 }
 
-// The embedded server adds up the estimates of several keys, so the settings refuse it: see app.Config.
-func TestEstimatesOfDaysAreUnited(t *testing.T) {
-	eachRedis(t, func(t *testing.T, s *redisStore, db *redis.DB) {
+// The embedded server returns the sum of the estimates of several keys, so that app.Config refuses estimates with it.
+func TestCountUnion_UnitesEstimates(t *testing.T) {
+	testEachRedis(t, func(t *testing.T, s *redisStore, db *redis.DB) {
 		if db.Mode() == "embedded" {
 			return
 		}
-		users := people(3000)
-		note(t, s, true, 20_000, users[:2000]...)
-		note(t, s, true, 20_001, users[1000:]...)
-		near := func(what string, got Count, want int64) {
+		users := newUsers(3000)
+		recordUsers(t, s, true, 20_000, users[:2000]...)
+		recordUsers(t, s, true, 20_001, users[1000:]...)
+		checkNear := func(name string, got Count, want int64) {
 			t.Helper()
-			if got.Exact || got.Partial || got.falls(Count{Actives: want}) || (Count{Actives: want}).falls(got) {
-				t.Errorf("%s: got %+v, want about %d", what, got, want)
+			if got.Exact || got.Partial || got.showsLoss(Count{Actives: want}) || (Count{Actives: want}).showsLoss(got) {
+				t.Errorf("%s: got %+v, want about %d", name, got, want)
 			}
 		}
-		looked, err := s.look(t.Context(), []civil.Day{20_000, 20_001})
+		counts, err := s.readCounts(t.Context(), []civil.Day{20_000, 20_001})
 		if err != nil {
 			t.Fatal(err)
 		}
-		near("a day", looked[0].count(), 2000)
-		both, err := s.union(t.Context(), []civil.Day{20_000, 20_001})
+		checkNear("a day", counts[0].count(), 2000)
+		both, err := s.countUnion(t.Context(), []civil.Day{20_000, 20_001})
 		if err != nil {
 			t.Fatal(err)
 		}
-		near("two days", both, 3000)
-		note(t, s, false, 20_001, users[:10]...) // the setting has changed
-		mixed, err := s.union(t.Context(), []civil.Day{20_000, 20_001})
+		checkNear("two days", both, 3000)
+		recordUsers(t, s, false, 20_001, users[:10]...) // the setting has changed
+		mixed, err := s.countUnion(t.Context(), []civil.Day{20_000, 20_001})
 		if err != nil || !mixed.Partial || mixed.Exact || mixed.Actives != both.Actives {
 			t.Errorf("both kinds: got %+v, %v; want the larger number, as a partial one", mixed, err)
 		}
 	})
 }
 
-func TestErasureChangesNoNumberAndLeavesNoUser(t *testing.T) {
-	eachRedis(t, func(t *testing.T, s *redisStore, db *redis.DB) {
-		users := people(3)
+func TestRedisErase_KeepsCountsAndRemovesUser(t *testing.T) {
+	testEachRedis(t, func(t *testing.T, s *redisStore, db *redis.DB) {
+		users := newUsers(3)
 		days := Span{20_000, 20_003}.days()
-		note(t, s, false, 20_000, users[0])
-		note(t, s, false, 20_001, users...)
-		note(t, s, false, 20_002, users[1], users[2])
+		recordUsers(t, s, false, 20_000, users[0])
+		recordUsers(t, s, false, 20_001, users...)
+		recordUsers(t, s, false, 20_002, users[1], users[2])
 		for range 2 {
 			if err := s.erase(t.Context(), users[0], days); err != nil {
 				t.Fatal(err)
 			}
-			looked, err := s.look(t.Context(), days)
+			counts, err := s.readCounts(t.Context(), days)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := fmt.Sprint(looked); got != "[{1 0} {3 0} {2 0} {0 0}]" {
+			if got := fmt.Sprint(counts); got != "[{1 0} {3 0} {2 0} {0 0}]" {
 				t.Errorf("the days have %s", got)
 			}
-			if got, err := s.union(t.Context(), days); err != nil || got.Actives != 3 {
+			if got, err := s.countUnion(t.Context(), days); err != nil || got.Actives != 3 {
 				t.Errorf("the range has %+v, %v; want 3", got, err)
 			}
 			for _, d := range days {
-				if absent, err := s.missing(t.Context(), d, names(users[:1])); err != nil || len(absent) != 1 {
+				if absent, err := s.filterMissing(t.Context(), d, idsOf(users[:1])); err != nil || len(absent) != 1 {
 					t.Errorf("the user is in the set of day %d (%v)", d-20_000, err)
 				}
 			}

@@ -27,14 +27,14 @@ import (
 
 // world has nodes on one database and one Redis. The test runs their jobs.
 type world struct {
-	t        *testing.T
-	memory   *redistest.Memory
-	db       *sqldb.DB
-	settings Settings
-	ahead    atomic.Int64 // how far the nodes' clock is ahead of the bubble's
+	t           *testing.T
+	memory      *redistest.Memory
+	db          *sqldb.DB
+	settings    Settings
+	clockOffset atomic.Int64 // how far the nodes' clock is ahead of the bubble's
 }
 
-// A node has a wire of its own.
+// A node has its own connection to Redis.
 type node struct {
 	*Service
 	redis *redis.DB
@@ -46,13 +46,14 @@ type node struct {
 func newWorld(t *testing.T, settings Settings) *world {
 	w := &world{t: t, memory: redistest.InMemory(t), settings: settings}
 	w.db = sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) {
-		c.Now = func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(w.clockOffset.Load())) }
 	})
 	return w
 }
 
-// skip moves the clock forward. Letting hours pass would take long, because the bus has ten heartbeats a second.
-func (w *world) skip(d time.Duration) { w.ahead.Add(int64(d)) }
+// advance moves the clock of the database forward. It does not sleep, because ten heartbeats a second of the bus would
+// make hours expensive.
+func (w *world) advance(d time.Duration) { w.clockOffset.Add(int64(d)) }
 
 func (w *world) must(err error) {
 	w.t.Helper()
@@ -65,7 +66,7 @@ func (w *world) start() *node {
 	w.t.Helper()
 	n := &node{wire: w.memory.Wire(), reg: prometheus.NewRegistry()}
 	n.redis = redistest.OpenConfig(w.t, n.wire.Config())
-	b := events.NewBus(n.redis, ids.New[noted]().String(), slog.New(slog.DiscardHandler))
+	b := events.NewBus(n.redis, ids.New[dayUsers]().String(), slog.New(slog.DiscardHandler))
 	n.Service = New(Config{DB: w.db, Redis: n.redis, Bus: b.Nodes(), Metrics: n.reg, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Settings: w.settings})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var running sync.WaitGroup
@@ -77,9 +78,9 @@ func (w *world) start() *node {
 	return n
 }
 
-func (n *node) seen(users ...accounts.ID) {
+func (n *node) recordActive(users ...accounts.ID) {
 	for _, u := range users {
-		n.Seen(u)
+		n.RecordActive(u)
 	}
 }
 
@@ -94,21 +95,21 @@ func (n *node) metric(name string) float64 {
 			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
-	panic("no metric is called " + name)
+	panic("unknown metric " + name)
 }
 
 func (w *world) today() civil.Day { return w.settings.clock().Today(w.db.Now()) }
 
-// has returns how many users of a day Redis has.
-func (w *world) has(n *node, d civil.Day) int64 {
+// redisCount returns the number of users of a day in Redis.
+func (w *world) redisCount(n *node, d civil.Day) int64 {
 	w.t.Helper()
-	looked, err := n.Service.redis.look(w.t.Context(), []civil.Day{d})
+	counts, err := n.Service.redis.readCounts(w.t.Context(), []civil.Day{d})
 	w.must(err)
-	return looked[0].count().Actives
+	return counts[0].count().Actives
 }
 
-// kept returns the data of a day in SQL.
-func (w *world) kept(d civil.Day) Day {
+// storedDay returns the data of a day in SQL.
+func (w *world) storedDay(d civil.Day) Day {
 	w.t.Helper()
 	all, err := selectDays(w.t.Context(), w.db, Span{d, d}, 1)
 	w.must(err)
@@ -118,60 +119,60 @@ func (w *world) kept(d civil.Day) Day {
 	return all[0]
 }
 
-func TestANodeSendsEachUserOnceADay(t *testing.T) {
+func TestRecordActive_SendsUserOnceADay(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
 		n := w.start()
-		users := people(2500)
+		users := newUsers(2500)
 		bubble.Sleep(3 * time.Second)
 		sent := func() float64 { return n.metric("stoa_activity_sent_total") }
 		for range 100 {
-			n.seen(users...)
+			n.recordActive(users...)
 		}
 		if sent() != 0 {
-			t.Error("a request has waited for Redis")
+			t.Error("a request waited for Redis")
 		}
 		bubble.Sleep(2 * time.Second)
-		if got := w.has(n, w.today()); got != 2500 || sent() != 2500 {
+		if got := w.redisCount(n, w.today()); got != 2500 || sent() != 2500 {
 			t.Errorf("Redis has %d users, %v were sent; want 2500 and 2500", got, sent())
 		}
 		for range 100 {
-			n.seen(users...)
+			n.recordActive(users...)
 			bubble.Sleep(time.Second)
 		}
 		if sent() != 2500 {
-			t.Errorf("%v users were sent in two minutes, want none anew", sent())
+			t.Errorf("%v users were sent after two minutes, want 2500", sent())
 		}
-		w.skip(12 * time.Hour) // it is the next day
-		n.seen(users[:100]...)
+		w.advance(12 * time.Hour) // it is the next day
+		n.recordActive(users[:100]...)
 		bubble.Sleep(2 * time.Second)
-		if got := w.has(n, w.today()); got != 100 || sent() != 2600 {
+		if got := w.redisCount(n, w.today()); got != 100 || sent() != 2600 {
 			t.Errorf("Redis has %d users, %v were sent; want 100 and 2600", got, sent())
 		}
 		if got := n.metric("stoa_activity_put_back_total") + n.metric("stoa_activity_refused_total"); got != 0 {
-			t.Errorf("%v users were put back or refused", got)
+			t.Errorf("%v users were sent again or refused", got)
 		}
 	})
 }
 
-func TestADayBeginsAtMidnightOfTheZone(t *testing.T) {
+func TestRecordActive_DayStartsAtMidnightOfZone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) { // at noon, which is 20:00 in Shanghai
 		w := newWorld(t, Settings{Zone: "Asia/Shanghai"})
-		n, users := w.start(), people(2)
+		n, users := w.start(), newUsers(2)
 		first := w.today()
-		w.skip(w.db.Now().Truncate(24 * time.Hour).Add(16*time.Hour - 100*time.Millisecond).Sub(w.db.Now()))
-		n.seen(users...)
+		w.advance(w.db.Now().Truncate(24 * time.Hour).Add(16*time.Hour - 100*time.Millisecond).Sub(w.db.Now()))
+		n.recordActive(users...)
 		bubble.Sleep(200 * time.Millisecond)
-		n.seen(users[0])
+		n.recordActive(users[0])
 		bubble.Sleep(2 * time.Second)
-		if a, b := w.has(n, first), w.has(n, first+1); w.today() != first+1 || a != 2 || b != 1 {
+		if a, b := w.redisCount(n, first), w.redisCount(n, first+1); w.today() != first+1 || a != 2 || b != 1 {
 			t.Errorf("the days have %d and %d users, want 2 and 1", a, b)
 		}
 	})
 }
 
-func TestAnEmptiedRedisIsCompleteAgainWithinSeconds(t *testing.T) {
-	for name, harm := range map[string]func(w *world){
+func TestEmptiedRedis_UsersAreSentAgain(t *testing.T) {
+	for name, fail := range map[string]func(w *world){
 		"emptied":           func(w *world) { w.memory.FlushAll() },
 		"restarted empty":   func(w *world) { w.memory.RestartEmpty() },
 		"restarted as is":   func(w *world) { w.memory.Restart() },
@@ -180,16 +181,16 @@ func TestAnEmptiedRedisIsCompleteAgainWithinSeconds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, Settings{})
-				a, b, users := w.start(), w.start(), people(300)
-				a.seen(users[:200]...)
-				b.seen(users[100:]...)
+				a, b, users := w.start(), w.start(), newUsers(300)
+				a.recordActive(users[:200]...)
+				b.recordActive(users[100:]...)
 				bubble.Sleep(3 * time.Second)
-				if got := w.has(a, w.today()); got != 300 {
+				if got := w.redisCount(a, w.today()); got != 300 {
 					t.Fatalf("Redis has %d users, want 300", got)
 				}
-				harm(w)
+				fail(w)
 				bubble.Sleep(10 * time.Second)
-				if got := w.has(a, w.today()); got != 300 {
+				if got := w.redisCount(a, w.today()); got != 300 {
 					t.Errorf("Redis has %d users, want 300", got)
 				}
 			})
@@ -198,53 +199,53 @@ func TestAnEmptiedRedisIsCompleteAgainWithinSeconds(t *testing.T) {
 }
 
 // The bus does not report an eviction, or a command of an operator.
-func TestALostSetIsNoticedWithinAMinute(t *testing.T) {
+func TestPoll_DetectsLostSet(t *testing.T) {
 	for _, settings := range []Settings{{}, {Count: approximate}} {
 		t.Run(settings.Count, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, settings)
-				a, b, users := w.start(), w.start(), people(1000)
-				a.seen(users[:600]...)
-				b.seen(users[400:]...)
+				a, b, users := w.start(), w.start(), newUsers(1000)
+				a.recordActive(users[:600]...)
+				b.recordActive(users[400:]...)
 				bubble.Sleep(2 * time.Minute)
-				before := w.has(a, w.today())
+				before := w.redisCount(a, w.today())
 				d := w.today()
 				w.must(a.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: setKey(d).Key}).Err)
 				w.must(a.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: estimateKey(d)}).Err)
-				if got := w.has(a, d); got != 0 {
+				if got := w.redisCount(a, d); got != 0 {
 					t.Fatalf("Redis has %d users", got)
 				}
-				bubble.Sleep(pollEvery + 3*time.Second)
-				if got := w.has(a, d); got != before {
+				bubble.Sleep(pollInterval + 3*time.Second)
+				if got := w.redisCount(a, d); got != before {
 					t.Errorf("Redis has %d users, want %d", got, before)
 				}
 				if got := a.metric("stoa_activity_today"); settings.Count == "" && got < 600 {
-					t.Errorf("the gauge says %v", got)
+					t.Errorf("the gauge is %v, want at least 600", got)
 				}
 			})
 		})
 	}
 }
 
-func TestWhileRedisIsAwayUsersWaitAlsoOverMidnight(t *testing.T) {
+func TestUnavailableRedis_UsersWaitOverMidnight(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, users := w.start(), people(500)
+		n, users := w.start(), newUsers(500)
 		first := w.today()
-		n.seen(users[:100]...)
+		n.recordActive(users[:100]...)
 		bubble.Sleep(2 * time.Second)
 		n.wire.Refuse()
-		w.skip(11 * time.Hour)
-		n.seen(users[100:300]...)
-		w.skip(3 * time.Hour)
+		w.advance(11 * time.Hour)
+		n.recordActive(users[100:300]...)
+		w.advance(3 * time.Hour)
 		bubble.Sleep(5 * time.Second)
-		n.seen(users[50:80]...)
+		n.recordActive(users[50:80]...)
 		if got := n.metric("stoa_activity_waiting"); got != 230 {
 			t.Errorf("%v users wait, want 230", got)
 		}
 		n.wire.Heal()
 		bubble.Sleep(10 * time.Second)
-		if a, b := w.has(n, first), w.has(n, first+1); a != 300 || b != 30 {
+		if a, b := w.redisCount(n, first), w.redisCount(n, first+1); a != 300 || b != 30 {
 			t.Errorf("the days have %d and %d users, want 300 and 30", a, b)
 		}
 		if got := n.metric("stoa_activity_refused_total"); got != 0 || n.metric("stoa_activity_waiting") != 0 {
@@ -256,81 +257,80 @@ func TestWhileRedisIsAwayUsersWaitAlsoOverMidnight(t *testing.T) {
 	})
 }
 
-func TestAnOutageOfTwoDaysKeepsNoMoreThanTwoDays(t *testing.T) {
+func TestUnavailableRedis_RemembersTwoDays(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, users := w.start(), people(60)
+		n, users := w.start(), newUsers(60)
 		first := w.today()
 		n.wire.Refuse()
 		for i := range 3 {
-			n.seen(users[20*i : 20*(i+1)]...)
+			n.recordActive(users[20*i : 20*(i+1)]...)
 			bubble.Sleep(5 * time.Second)
-			w.skip(24 * time.Hour)
+			w.advance(24 * time.Hour)
 		}
-		n.seen(users[0])
+		n.recordActive(users[0])
 		if got := len(n.days.Load().all()); got != 2 {
 			t.Errorf("%d days are remembered", got)
 		}
 		if got := n.metric("stoa_activity_refused_total"); got != 40 {
-			t.Errorf("%v users are given up, want 40", got)
+			t.Errorf("%v users are discarded, want 40", got)
 		}
 		n.wire.Heal()
 		bubble.Sleep(10 * time.Second)
 		for i, want := range []int64{0, 0, 20, 1} {
-			if got := w.has(n, first+civil.Day(i)); got != want {
+			if got := w.redisCount(n, first+civil.Day(i)); got != want {
 				t.Errorf("day %d has %d users, want %d", i, got, want)
 			}
 		}
 	})
 }
 
-func TestAStopBringsWhatIsLeftToRedis(t *testing.T) {
+func TestRun_SendsWaitingUsersAtStop(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, other, users := w.start(), w.start(), people(3)
+		n, other, users := w.start(), w.start(), newUsers(3)
 		bubble.Sleep(time.Second + time.Second/2)
-		n.seen(users...)
+		n.recordActive(users...)
 		n.stop()
-		if got := w.has(other, w.today()); got != 3 {
+		if got := w.redisCount(other, w.today()); got != 3 {
 			t.Errorf("Redis has %d users, want 3", got)
 		}
 	})
 }
 
-func TestAKeptNumberOutlivesRedisAndSaysThatItIsPartial(t *testing.T) {
+func TestCount_KeepsNumberAndMarksLoss(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, users := w.start(), people(50)
-		n.seen(users[:40]...)
+		n, users := w.start(), newUsers(50)
+		n.recordActive(users[:40]...)
 		bubble.Sleep(2 * time.Second)
 		w.must(n.count(t.Context()))
-		if got := w.kept(w.today()).Count; got != (Count{40, true, false}) {
-			t.Fatalf("kept: %+v", got)
+		if got := w.storedDay(w.today()).Count; got != (Count{40, true, false}) {
+			t.Fatalf("stored: %+v", got)
 		}
 		n.stop() // so that no node has the users in memory
 		w.memory.RestartEmpty()
 		m := w.start()
-		m.seen(users[30:45]...)
+		m.recordActive(users[30:45]...)
 		bubble.Sleep(2 * time.Second)
 		for range 2 {
 			w.must(m.count(t.Context()))
-			if got := w.kept(w.today()).Count; got != (Count{40, true, true}) {
-				t.Errorf("after the loss: %+v, want 40 at least", got)
+			if got := w.storedDay(w.today()).Count; got != (Count{40, true, true}) {
+				t.Errorf("after the loss: %+v, want at least 40", got)
 			}
 		}
-		m.seen(users...)
+		m.recordActive(users...)
 		bubble.Sleep(2 * time.Second)
 		w.must(m.count(t.Context()))
-		if got := w.kept(w.today()).Count; got != (Count{50, true, true}) {
-			t.Errorf("later: %+v, want 50 at least", got)
+		if got := w.storedDay(w.today()).Count; got != (Count{50, true, true}) {
+			t.Errorf("later: %+v, want at least 50", got)
 		}
 	})
 }
 
-// The job counts during the second when Redis is emptied, or has lost only the set, and the node has not detected it
-// yet.
-func TestALossThatIsMadeGoodLeavesNoMark(t *testing.T) {
-	for name, harm := range map[string]func(w *world, n *node){
+// Redis loses all data, or only the set. The job counts before the node has detected the loss.
+func TestCount_RepairedLossLeavesNoMark(t *testing.T) {
+	for name, fail := range map[string]func(w *world, n *node){
 		"emptied": func(w *world, _ *node) { w.memory.FlushAll() },
 		"evicted": func(w *world, n *node) {
 			w.must(n.redis.Do(w.t.Context(), keyspace.Cmd{Name: "UNLINK", Key: setKey(w.today()).Key}).Err)
@@ -339,45 +339,45 @@ func TestALossThatIsMadeGoodLeavesNoMark(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, Settings{})
-				n, users := w.start(), people(50)
-				n.seen(users...)
+				n, users := w.start(), newUsers(50)
+				n.recordActive(users...)
 				bubble.Sleep(2 * time.Second)
 				w.must(n.count(t.Context()))
-				harm(w, n)
+				fail(w, n)
 				w.must(n.count(t.Context()))
-				if got := w.kept(w.today()).Count; got != (Count{50, true, false}) {
-					t.Errorf("kept: %+v, want 50 without a mark", got)
+				if got := w.storedDay(w.today()).Count; got != (Count{50, true, false}) {
+					t.Errorf("stored: %+v, want 50 without a mark", got)
 				}
 			})
 		})
 	}
 }
 
-func TestWhileRedisIsAwayNothingIsWritten(t *testing.T) {
+func TestUnavailableRedis_CountWritesNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, users := w.start(), people(5)
-		n.seen(users...)
+		n, users := w.start(), newUsers(5)
+		n.recordActive(users...)
 		bubble.Sleep(2 * time.Second)
 		w.must(n.count(t.Context()))
-		before := w.kept(w.today())
+		before := w.storedDay(w.today())
 		n.wire.Refuse()
 		bubble.Sleep(time.Minute)
-		if err := n.count(t.Context()); !away(err) {
-			t.Errorf("the job says %v", err)
+		if err := n.count(t.Context()); !isUnavailable(err) {
+			t.Errorf("the job returned %v", err)
 		}
 		for _, j := range n.Jobs() {
 			if err := j.Run(t.Context()); err != nil {
-				t.Errorf("%s: %v, want the connection's watcher to say it", j.Name, err)
+				t.Errorf("%s: %v, want nil, because the watcher of the connection logs it", j.Name, err)
 			}
 		}
-		if got := w.kept(w.today()); got != before {
-			t.Errorf("kept: %+v, was %+v", got, before)
+		if got := w.storedDay(w.today()); got != before {
+			t.Errorf("stored: %+v, want %+v", got, before)
 		}
 	})
 }
 
-// A plan is the reference: a map of the active users of each day.
+// A plan has the expected active users of each day.
 type plan map[civil.Day]map[accounts.ID]bool
 
 func (p plan) union(s Span) (n int64) {
@@ -390,33 +390,33 @@ func (p plan) union(s Span) (n int64) {
 	return int64(len(all))
 }
 
-// nights lets days pass. Each has the users that active returns, and the jobs run as often as they should.
-func (w *world) nights(n *node, p plan, count int, active func(day civil.Day) []accounts.ID) {
+// runDays lets days pass. Each day has the users that active returns. The jobs run during the day, and around its end.
+func (w *world) runDays(n *node, p plan, count int, active func(day civil.Day) []accounts.ID) {
 	w.t.Helper()
 	for range count {
 		d := w.today()
 		p[d] = map[accounts.ID]bool{}
 		for _, u := range active(d) {
-			n.seen(u)
+			n.recordActive(u)
 			p[d][u] = true
 		}
 		bubble.Sleep(5 * time.Second)
 		w.must(n.Service.count(w.t.Context()))
-		w.skip(w.settings.clock().Start(d + 1).Add(10 * time.Minute).Sub(w.db.Now()))
-		// A set whose last write was in the first minute of its day expires now.
-		w.must(n.redis.Do(w.t.Context(), keyspace.Cmd{Name: "UNLINK", Key: setKey(d + 1 - civil.Day(keyLife/(24*time.Hour))).Key}).Err)
+		w.advance(w.settings.clock().Start(d + 1).Add(10 * time.Minute).Sub(w.db.Now()))
+		// A set with its last write in the first minute of its day expires now.
+		w.must(n.redis.Do(w.t.Context(), keyspace.Cmd{Name: "UNLINK", Key: setKey(d + 1 - civil.Day(keyTTL/(24*time.Hour))).Key}).Err)
 		w.must(n.Service.count(w.t.Context()))
 		w.must(n.close(w.t.Context()))
-		if !w.kept(d).Closed.IsZero() {
+		if !w.storedDay(d).Closed.IsZero() {
 			w.t.Errorf("day %s is closed ten minutes after its end", d)
 		}
-		w.skip(10 * time.Minute)
+		w.advance(10 * time.Minute)
 		w.must(n.close(w.t.Context()))
 		w.must(n.close(w.t.Context()))
 	}
 }
 
-func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
+func TestClose_TwoMonthsMatchMap(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
 		n, p := w.start(), plan{}
@@ -424,27 +424,27 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 		first := w.today() // 21 November
 		registered := map[accounts.ID]civil.Day{}
 		for i, u := range users {
-			d := first - 95 + civil.Day(3*i) // some before the first day, some on days to come
+			d := first - 95 + civil.Day(3*i) // some before the first day, some after it
 			registered[u] = d
 			at := w.settings.clock().Start(d).Add(time.Duration(i) * time.Minute).UnixMilli()
 			_, err := w.db.ExecContext(t.Context(), "UPDATE users SET created = ? WHERE id = ?", at, u)
 			w.must(err)
 		}
 		const nights = 75 // December and January have 31 days
-		w.nights(n, p, nights, func(d civil.Day) (some []accounts.ID) {
+		w.runDays(n, p, nights, func(d civil.Day) (active []accounts.ID) {
 			for i, u := range users {
 				if d >= registered[u] && (int(d)*7+i*5)%(2+i%4) == 0 {
-					some = append(some, u)
+					active = append(active, u)
 				}
 			}
 			if d == first+10 || d == first+40 { // only on the first and the last day of December
-				some = append(some, registeredNever)
+				active = append(active, unregistered)
 			}
-			return some
+			return active
 		})
 		last := first + nights - 1
 		for d := first; d <= last; d++ {
-			if got, want := w.kept(d), int64(len(p[d])); got.Count != (Count{want, true, false}) || got.Closed.IsZero() {
+			if got, want := w.storedDay(d), int64(len(p[d])); got.Count != (Count{want, true, false}) || got.Closed.IsZero() {
 				t.Errorf("%s: got %+v, want %d", d, got, want)
 			}
 		}
@@ -452,7 +452,7 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 			all, err := NewAdmin(w.db).Ranges(t.Context(), period, 100)
 			w.must(err)
 			if want := map[Period]int{Week: 12, Month: 4}[period]; len(all) != want {
-				t.Errorf("%d %ss are kept, want %d", len(all), period, want)
+				t.Errorf("%d %ss are stored, want %d", len(all), period, want)
 			}
 			for _, r := range all {
 				if want := p.union(r.Span); r.Count != (Count{want, true, false}) || r.Through != min(r.Last, last) {
@@ -478,8 +478,8 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 				if p[d][u] {
 					c.Active = 1
 				}
-				if is := found[[2]int{int(c.Date), after}]; is != c {
-					t.Errorf("%s, %d days after: got %+v, want %+v", c.Date, after, is, c)
+				if stored := found[[2]int{int(c.Date), after}]; stored != c {
+					t.Errorf("%s, %d days after: got %+v, want %+v", c.Date, after, stored, c)
 				}
 			}
 		}
@@ -489,10 +489,10 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 	})
 }
 
-// registeredNever has no account, because an active user need not be in SQL.
-var registeredNever = ids.New[accounts.User]()
+// unregistered is an active user without an account.
+var unregistered = ids.New[accounts.User]()
 
-func TestARangeIsPartialWhereADayIsAndADayIsLookedAtAgainForLateUsers(t *testing.T) {
+func TestClose_CountsLateUsersAndMarksPartialRanges(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
 		n, late, p := w.start(), w.start(), plan{}
@@ -500,29 +500,29 @@ func TestARangeIsPartialWhereADayIsAndADayIsLookedAtAgainForLateUsers(t *testing
 		_, err := w.db.ExecContext(t.Context(), "UPDATE users SET created = created - 86400000")
 		w.must(err)
 		d := w.today()
-		dayAfter := func(want Cohort) {
+		checkCohort := func(want Cohort) {
 			t.Helper()
 			all, err := selectCohorts(t.Context(), w.db, Span{d - 1, d - 1})
 			w.must(err)
 			if len(all) == 0 || all[0] != want {
-				t.Errorf("of those who registered the day before are active %+v, want %+v", all, want)
+				t.Errorf("cohort of the day before: %+v, want %+v", all, want)
 			}
 		}
-		late.seen(users[8]) // and loses its connection
+		late.recordActive(users[8]) // the node then loses its connection
 		late.wire.Refuse()
-		w.nights(n, p, 1, func(civil.Day) []accounts.ID { return users[:4] })
-		if got := w.kept(d).Count; got != (Count{4, true, false}) {
+		w.runDays(n, p, 1, func(civil.Day) []accounts.ID { return users[:4] })
+		if got := w.storedDay(d).Count; got != (Count{4, true, false}) {
 			t.Errorf("closed with %+v, want 4", got)
 		}
-		dayAfter(Cohort{Date: d - 1, After: 1, Size: 10, Active: 4})
-		w.skip(3 * time.Hour)
+		checkCohort(Cohort{Date: d - 1, After: 1, Size: 10, Active: 4})
+		w.advance(3 * time.Hour)
 		late.wire.Heal()
 		bubble.Sleep(5 * time.Second)
-		w.nights(n, p, 1, func(civil.Day) []accounts.ID { return users[2:6] })
-		if got := w.kept(d).Count; got != (Count{5, true, false}) {
-			t.Errorf("closed once more with %+v, want 5", got)
+		w.runDays(n, p, 1, func(civil.Day) []accounts.ID { return users[2:6] })
+		if got := w.storedDay(d).Count; got != (Count{5, true, false}) {
+			t.Errorf("closed again with %+v, want 5", got)
 		}
-		dayAfter(Cohort{Date: d - 1, After: 1, Size: 10, Active: 5})
+		checkCohort(Cohort{Date: d - 1, After: 1, Size: 10, Active: 5})
 		week, err := NewAdmin(w.db).Ranges(t.Context(), Week, 1)
 		w.must(err)
 		if len(week) != 1 || week[0].Count != (Count{7, true, false}) || week[0].Through != d+1 {
@@ -532,41 +532,41 @@ func TestARangeIsPartialWhereADayIsAndADayIsLookedAtAgainForLateUsers(t *testing
 		late.stop()
 		w.memory.RestartEmpty()
 		m := w.start()
-		w.nights(m, p, 1, func(civil.Day) []accounts.ID { return users[9:] })
+		w.runDays(m, p, 1, func(civil.Day) []accounts.ID { return users[9:] })
 		week, err = NewAdmin(w.db).Ranges(t.Context(), Week, 2)
 		w.must(err)
-		// Saturday and Sunday are lost; Monday begins another week.
+		// Saturday and Sunday are lost. Monday starts another week.
 		if len(week) != 2 || week[0].Count != (Count{1, true, false}) || week[1].Count != (Count{7, true, false}) {
 			t.Errorf("the weeks have %+v, want 1, and 7 as before", week)
 		}
 		month, err := NewAdmin(w.db).Ranges(t.Context(), Month, 2)
 		w.must(err)
 		if len(month) != 1 || month[0].Count != (Count{7, true, true}) || month[0].Through != d+2 {
-			t.Errorf("the month has %+v, want 7 at least", month)
+			t.Errorf("the month has %+v, want at least 7", month)
 		}
-		between, err := NewAdmin(w.db).Between(t.Context(), m.redis, w.settings, Span{d, d + 3})
+		between, err := NewAdmin(w.db).CountBetween(t.Context(), m.redis, w.settings, Span{d, d + 3})
 		if err != nil || between != (Count{5, true, true}) {
-			t.Errorf("the range has %+v, %v; want 5 at least: it is the best day's", between, err)
+			t.Errorf("the range has %+v, %v; want at least 5, the number of the best day", between, err)
 		}
 	})
 }
 
-func TestNothingIsSaidOfRetentionWhereTheSetIsGone(t *testing.T) {
+func TestRetention_IsEmptyWithoutSet(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
 		n, users := w.start(), register(t, w.db, 3)
 		_, err := w.db.ExecContext(t.Context(), "UPDATE users SET created = created - 86400000")
 		w.must(err)
 		d := w.today()
-		n.seen(users...)
+		n.recordActive(users...)
 		bubble.Sleep(5 * time.Second)
 		w.must(n.count(t.Context()))
 		n.stop()
 		w.memory.RestartEmpty()
 		m := w.start()
-		w.skip(14 * time.Hour)
+		w.advance(14 * time.Hour)
 		w.must(m.close(t.Context()))
-		if got := w.kept(d); got.Count != (Count{3, true, true}) || got.Closed.IsZero() {
+		if got := w.storedDay(d); got.Count != (Count{3, true, true}) || got.Closed.IsZero() {
 			t.Errorf("the day is %+v", got)
 		}
 		if got, err := NewAdmin(w.db).Retention(t.Context(), 10); err != nil || len(got) != 0 {
@@ -575,16 +575,16 @@ func TestNothingIsSaidOfRetentionWhereTheSetIsGone(t *testing.T) {
 	})
 }
 
-func TestWithEstimatesThereIsNoRetentionAndItIsSaidSo(t *testing.T) {
+func TestRetention_RefusedWithEstimates(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{Count: approximate})
 		n, p, users := w.start(), plan{}, register(t, w.db, 200)
 		_, err := w.db.ExecContext(t.Context(), "UPDATE users SET created = created - 86400000")
 		w.must(err)
 		d := w.today()
-		w.nights(n, p, 2, func(civil.Day) []accounts.ID { return users })
-		got := w.kept(d)
-		if got.Exact || got.Partial || got.Closed.IsZero() || got.falls(Count{Actives: 200}) {
+		w.runDays(n, p, 2, func(civil.Day) []accounts.ID { return users })
+		got := w.storedDay(d)
+		if got.Exact || got.Partial || got.Closed.IsZero() || got.showsLoss(Count{Actives: 200}) {
 			t.Errorf("the day is %+v", got)
 		}
 		week, err := NewAdmin(w.db).Ranges(t.Context(), Week, 1)
@@ -598,21 +598,21 @@ func TestWithEstimatesThereIsNoRetentionAndItIsSaidSo(t *testing.T) {
 	})
 }
 
-func TestARangeIsWithinTheDaysWhoseSetsAreWhole(t *testing.T) {
+func TestCountBetween_RefusesDaysWithoutSets(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, users := w.start(), people(3)
-		n.seen(users...)
+		n, users := w.start(), newUsers(3)
+		n.recordActive(users...)
 		bubble.Sleep(2 * time.Second)
 		today := w.today()
 		for _, tt := range []struct {
 			span Span
 			ok   bool
 		}{
-			{Span{today, today}, true}, {Span{today - kept, today}, true}, {Span{today - kept - 1, today}, false},
+			{Span{today, today}, true}, {Span{today - daysWithSets, today}, true}, {Span{today - daysWithSets - 1, today}, false},
 			{Span{today, today - 1}, false}, {Span{today, today + 1}, false},
 		} {
-			c, err := NewAdmin(w.db).Between(t.Context(), n.redis, w.settings, tt.span)
+			c, err := NewAdmin(w.db).CountBetween(t.Context(), n.redis, w.settings, tt.span)
 			if (err == nil) != tt.ok || tt.ok && c != (Count{3, true, false}) {
 				t.Errorf("%s to %s: got %+v, %v", tt.span.First, tt.span.Last, c, err)
 			}
@@ -620,15 +620,15 @@ func TestARangeIsWithinTheDaysWhoseSetsAreWhole(t *testing.T) {
 	})
 }
 
-// A day that was closed twice is not counted again: the range itself detects that its set is gone.
-func TestARangeIsPartialWhereTheSetOfAnOldDayIsLost(t *testing.T) {
+// A day that was closed twice is not counted again. The count of a range detects that its set is lost.
+func TestCountBetween_PartialAfterLostSet(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, p, users := w.start(), plan{}, people(6)
+		n, p, users := w.start(), plan{}, newUsers(6)
 		d := w.today()
-		w.nights(n, p, 4, func(day civil.Day) []accounts.ID { return users[int(day-d) : int(day-d)+3] })
+		w.runDays(n, p, 4, func(day civil.Day) []accounts.ID { return users[int(day-d) : int(day-d)+3] })
 		for _, lost := range []bool{false, true} {
-			got, err := NewAdmin(w.db).Between(t.Context(), n.redis, w.settings, Span{d, d + 3})
+			got, err := NewAdmin(w.db).CountBetween(t.Context(), n.redis, w.settings, Span{d, d + 3})
 			want := Count{6, true, false}
 			if lost {
 				want = Count{5, true, true}
@@ -638,79 +638,79 @@ func TestARangeIsPartialWhereTheSetOfAnOldDayIsLost(t *testing.T) {
 			}
 			w.must(n.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: setKey(d).Key}).Err)
 		}
-		if got := w.kept(d).Count; got != (Count{3, true, false}) {
-			t.Errorf("the day is kept with %+v", got)
+		if got := w.storedDay(d).Count; got != (Count{3, true, false}) {
+			t.Errorf("the stored day is %+v", got)
 		}
 	})
 }
 
-func TestAnErasedUserLeavesNoIdInRedisAndNumbersStay(t *testing.T) {
+func TestErase_ReplacesUserInRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, users := w.start(), people(3)
+		n, users := w.start(), newUsers(3)
 		first := w.today()
-		n.seen(users...)
+		n.recordActive(users...)
 		bubble.Sleep(2 * time.Second)
-		w.skip(24 * time.Hour)
-		n.seen(users[:2]...)
+		w.advance(24 * time.Hour)
+		n.recordActive(users[:2]...)
 		bubble.Sleep(2 * time.Second)
 		w.must(n.Erase(t.Context(), users[0]))
 		w.must(n.Erase(t.Context(), users[0]))
 		for d, want := range map[civil.Day]int64{first: 3, first + 1: 2} {
-			absent, err := n.Service.redis.missing(t.Context(), d, names(users[:1]))
-			if err != nil || len(absent) != 1 || w.has(n, d) != want {
-				t.Errorf("day %s: the user is there: %v, %d users (%v); want %d", d, len(absent) == 0, w.has(n, d), err, want)
+			absent, err := n.Service.redis.filterMissing(t.Context(), d, idsOf(users[:1]))
+			if err != nil || len(absent) != 1 || w.redisCount(n, d) != want {
+				t.Errorf("day %s: user in the set: %v, %d users (%v); want %d", d, len(absent) == 0, w.redisCount(n, d), err, want)
 			}
 		}
 		n.wire.Refuse()
 		bubble.Sleep(time.Minute)
-		w.must(n.Erase(t.Context(), users[1])) // the sets expire without it
+		w.must(n.Erase(t.Context(), users[1])) // no error, because the sets expire
 	})
 }
 
-func TestAnErasedUserDoesNotComeBackWithWhatIsSentOnceMore(t *testing.T) {
+func TestErase_UserIsNotSentAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		a, b, users := w.start(), w.start(), people(3)
+		a, b, users := w.start(), w.start(), newUsers(3)
 		bubble.Sleep(3 * time.Second)
-		a.seen(users...)
-		b.seen(users...)
+		a.recordActive(users...)
+		b.recordActive(users...)
 		bubble.Sleep(2 * time.Second)
 		w.must(a.Erase(t.Context(), users[0]))
 		bubble.Sleep(time.Second)
 		for _, n := range []*node{a, b} {
-			n.doubt.Store(true)
+			n.lossSuspected.Store(true)
 		}
 		bubble.Sleep(2 * time.Second)
-		absent, err := a.Service.redis.missing(t.Context(), w.today(), names(users[:1]))
-		if got := w.has(a, w.today()); err != nil || len(absent) != 1 || got != 3 {
-			t.Errorf("the user is there: %v, %d users (%v); want 3", len(absent) == 0, got, err)
+		absent, err := a.Service.redis.filterMissing(t.Context(), w.today(), idsOf(users[:1]))
+		if got := w.redisCount(a, w.today()); err != nil || len(absent) != 1 || got != 3 {
+			t.Errorf("user in the set: %v, %d users (%v); want 3", len(absent) == 0, got, err)
 		}
 		if got := a.metric("stoa_activity_put_back_total") + b.metric("stoa_activity_put_back_total"); got != 4 {
-			t.Errorf("%v users were put back, want the two others of both nodes", got)
+			t.Errorf("%v users were sent again, want the two others of both nodes", got)
 		}
 	})
 }
 
-// Several requests of many users at once, with a new day and a flush among them, under the race detector.
-func TestManyAreSeenAtOnce(t *testing.T) {
+// Requests of many users run concurrently with flushes and the start of a day.
+func TestRecordActive_ConcurrentRequests(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
-		n, users := w.start(), people(200)
+		n, users := w.start(), newUsers(200)
 		first := w.today()
-		w.skip(w.settings.clock().Start(first + 1).Add(-3 * time.Second).Sub(w.db.Now()))
+		w.advance(w.settings.clock().Start(first + 1).Add(-3 * time.Second).Sub(w.db.Now()))
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
 				for range 30 {
-					n.seen(users[20*i : 20*i+60]...)
+					n.recordActive(users[20*i : 20*i+60]...)
 					time.Sleep(200 * time.Millisecond)
 				}
 			})
 		}
 		all.Wait()
 		bubble.Sleep(2 * time.Second)
-		got := []int64{w.has(n, first), w.has(n, first+1)}
+		got := []int64{w.redisCount(n, first), w.redisCount(n, first+1)}
 		if want := []int64{200, 200}; !slices.Equal(got, want) {
 			t.Errorf("the days have %v users, want %v", got, want)
 		}
@@ -718,14 +718,14 @@ func TestManyAreSeenAtOnce(t *testing.T) {
 }
 
 // A real server counts the commands.
-func TestManyUsersAreOneCommand(t *testing.T) {
+func TestFlush_SendsUsersInFewCommands(t *testing.T) {
 	for _, settings := range []Settings{{Count: exact}, {Count: approximate}} {
 		t.Run(settings.Count, func(t *testing.T) {
 			server := redistest.Server(t)
 			db := redistest.Open(t, server.URL)
-			b := events.NewBus(db, "node", slog.New(slog.DiscardHandler)) // it does not run
+			b := events.NewBus(db, "node", slog.New(slog.DiscardHandler)) // does not run
 			s := New(Config{DB: sqldbtest.SQLite(t), Redis: db, Bus: b.Nodes(), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Settings: settings})
-			n, users, name := node{Service: s}, people(2500), map[string]string{exact: "sadd", approximate: "pfadd"}[settings.Count]
+			n, users, name := node{Service: s}, newUsers(2500), map[string]string{exact: "sadd", approximate: "pfadd"}[settings.Count]
 			calls := func() string {
 				t.Helper()
 				info, err := server.Do("INFO", "commandstats")
@@ -742,31 +742,31 @@ func TestManyUsersAreOneCommand(t *testing.T) {
 				slices.Sort(got)
 				return strings.Join(got, ", ")
 			}
-			begin := s.clock.Today(s.db.Now())
+			firstDay := s.clock.Today(s.db.Now())
 			for range 20 {
-				n.seen(users...)
+				n.recordActive(users...)
 			}
 			if !s.flush(t.Context()) {
-				t.Fatal("Redis did not take the users")
+				t.Fatal("Redis did not store the users")
 			}
-			// The first time, the server does not have the script, and gets it.
+			// The server does not have the script before the first command, which loads it.
 			want := fmt.Sprintf("evalsha 3, %s 3", name)
 			if got := calls(); got != want {
 				t.Errorf("the commands for 2500 users are %s; want %s", got, want)
 			}
 			for range 20 {
-				n.seen(users...)
+				n.recordActive(users...)
 				s.flush(t.Context())
 			}
-			if got := calls(); got != want && s.clock.Today(s.db.Now()) == begin {
-				t.Errorf("later they are %s; want no more than %s", got, want)
+			if got := calls(); got != want && s.clock.Today(s.db.Now()) == firstDay {
+				t.Errorf("after further requests they are %s; want %s", got, want)
 			}
 			server.FlushAll()
 			s.poll(t.Context())
 			s.flush(t.Context())
-			looked, err := s.redis.look(t.Context(), []civil.Day{s.clock.Today(s.db.Now())})
-			if err != nil || looked[0].count().falls(Count{Actives: 2500, Exact: settings.Count == exact}) {
-				t.Errorf("after a look at an emptied Redis it has %+v, %v; want all users", looked, err)
+			counts, err := s.redis.readCounts(t.Context(), []civil.Day{s.clock.Today(s.db.Now())})
+			if err != nil || counts[0].count().showsLoss(Count{Actives: 2500, Exact: settings.Count == exact}) {
+				t.Errorf("after a poll of an emptied Redis it has %+v, %v; want all users", counts, err)
 			}
 			redistest.KeysDeclared(t, db, Keys)
 		})

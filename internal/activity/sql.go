@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// The statements keep the larger number: of two concurrent workers none lowers the number of the other. A column is
-// changed after the columns that depend on it.
+// The statements keep the larger number, so that concurrent workers never lower a number. They change a column after
+// the columns that depend on it.
 var (
 	dayColumns = []string{"day", "actives", "exact", "partial", "closed", "updated"}
 	upsertDay  = sqldb.Upsert{Table: "activity_days", Columns: dayColumns, Key: dayColumns[:1], Set: []string{
@@ -39,7 +39,7 @@ func writeDays(ctx context.Context, db *sqldb.DB, all []Day) error {
 	return err
 }
 
-// selectDays returns the stored days of a span, newest first, up to n.
+// selectDays returns up to n stored days of a span, newest first.
 func selectDays(ctx context.Context, q sqldb.Querier, span Span, n int) ([]Day, error) {
 	rows, err := q.QueryContext(ctx, "SELECT day, actives, exact, partial, closed, updated FROM activity_days WHERE day >= ? AND day <= ? ORDER BY day DESC LIMIT ?", int(span.First), int(span.Last), n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (d Day, err error) {
@@ -57,7 +57,7 @@ func writeRange(ctx context.Context, db *sqldb.DB, r Range) error {
 	return err
 }
 
-// selectRanges returns the stored ranges that begin in a span, newest first, up to n.
+// selectRanges returns up to n stored ranges that begin in a span, newest first.
 func selectRanges(ctx context.Context, q sqldb.Querier, p Period, begin Span, n int) ([]Range, error) {
 	rows, err := q.QueryContext(ctx, "SELECT first_day, last_day, through_day, actives, exact, partial, updated FROM activity_ranges WHERE period = ? AND first_day >= ? AND first_day <= ? ORDER BY first_day DESC LIMIT ?",
 		string(p), int(begin.First), int(begin.Last), n)
@@ -70,7 +70,7 @@ func selectRanges(ctx context.Context, q sqldb.Querier, p Period, begin Span, n 
 	})
 }
 
-// writeCohorts stores the results of cohorts.
+// writeCohorts stores cohorts.
 func writeCohorts(ctx context.Context, db *sqldb.DB, all []Cohort, now time.Time) error {
 	if len(all) == 0 {
 		return nil
@@ -83,8 +83,8 @@ func writeCohorts(ctx context.Context, db *sqldb.DB, all []Cohort, now time.Time
 	return err
 }
 
-// selectCohorts returns the stored cohorts of a span, newest first, each by the days after. A cohort is partial if
-// the day of its check is partial.
+// selectCohorts returns the stored cohorts of a span, newest first, and then by the days after registration. A cohort is
+// partial if the number of its check day is partial.
 func selectCohorts(ctx context.Context, q sqldb.Querier, span Span) ([]Cohort, error) {
 	rows, err := q.QueryContext(ctx, `SELECT c.cohort, c.days_after, c.size, c.active, COALESCE(d.partial, 0) FROM activity_retention c
 		LEFT JOIN activity_days d ON d.day = c.cohort + c.days_after WHERE c.cohort >= ? AND c.cohort <= ? ORDER BY c.cohort DESC, c.days_after`, int(span.First), int(span.Last))

@@ -13,14 +13,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-func eachSQL(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
+func testEachSQL(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) { test(t, e.Open(t)) })
 	}
 }
 
-func TestOfTwoWorkersNoneLowersWhatTheOtherHasWritten(t *testing.T) {
-	eachSQL(t, func(t *testing.T, db *sqldb.DB) {
+func TestUpserts_NeverLowerNumbers(t *testing.T) {
+	testEachSQL(t, func(t *testing.T, db *sqldb.DB) {
 		ctx := t.Context()
 		at := func(n int) time.Time { return time.UnixMilli(1_790_000_000_000 + int64(n)).UTC() }
 		day := func(n int64, exact, partial bool, closed time.Time, updated int) Day {
@@ -40,12 +40,12 @@ func TestOfTwoWorkersNoneLowersWhatTheOtherHasWritten(t *testing.T) {
 				t.Errorf("step %d: got %+v, %v; want %+v", i, got, err, step.want)
 			}
 		}
-		newest, err := selectDays(ctx, db, always, 2)
+		newest, err := selectDays(ctx, db, allDays, 2)
 		if err != nil || len(newest) != 2 || newest[0].Date != 20_004 || newest[1].Date != 20_003 {
-			t.Errorf("the newest are %+v, %v", newest, err)
+			t.Errorf("newest days: %+v, %v", newest, err)
 		}
 
-		span := Week.Of(20_000)
+		span := Week.SpanOf(20_000)
 		week := func(through civil.Day, n int64, partial bool, updated int) Range {
 			return Range{Week, span, through, Count{n, true, partial}, at(updated)}
 		}
@@ -57,11 +57,11 @@ func TestOfTwoWorkersNoneLowersWhatTheOtherHasWritten(t *testing.T) {
 			if err := writeRange(ctx, db, step.write); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := selectRanges(ctx, db, Week, always, 9); err != nil || len(got) != 1 || got[0] != step.want {
+			if got, err := selectRanges(ctx, db, Week, allDays, 9); err != nil || len(got) != 1 || got[0] != step.want {
 				t.Errorf("step %d: got %+v, %v; want %+v", i, got, err, step.want)
 			}
 		}
-		if got, err := selectRanges(ctx, db, Month, always, 9); err != nil || len(got) != 0 {
+		if got, err := selectRanges(ctx, db, Month, allDays, 9); err != nil || len(got) != 0 {
 			t.Errorf("months: %+v, %v", got, err)
 		}
 
@@ -70,16 +70,16 @@ func TestOfTwoWorkersNoneLowersWhatTheOtherHasWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cohorts, err := selectCohorts(ctx, db, always)
+		cohorts, err := selectCohorts(ctx, db, allDays)
 		want := []Cohort{{19_990, 10, 4, 3, true}, {19_990, 11, 4, 1, false}}
 		if err != nil || !slices.Equal(cohorts, want) {
-			t.Errorf("cohorts: got %+v, %v; want %+v: day 20,000 is partial", cohorts, err, want)
+			t.Errorf("cohorts: got %+v, %v; want %+v, because day 20,000 is partial", cohorts, err, want)
 		}
 	})
 }
 
-func TestWhoRegisteredIsReadInPagesAndByTheMillisecond(t *testing.T) {
-	eachSQL(t, func(t *testing.T, db *sqldb.DB) {
+func TestRegisteredBetween_PagesAndBounds(t *testing.T) {
+	testEachSQL(t, func(t *testing.T, db *sqldb.DB) {
 		ctx := t.Context()
 		from := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 		created := []time.Duration{-time.Millisecond, 0, 0, 0, time.Hour, 24*time.Hour - time.Millisecond, 24 * time.Hour}
@@ -93,17 +93,17 @@ func TestWhoRegisteredIsReadInPagesAndByTheMillisecond(t *testing.T) {
 			var got []accounts.ID
 			var last accounts.Registered
 			for {
-				some, err := accounts.RegisteredBetween(ctx, db, from, from.Add(24*time.Hour), last, page)
+				list, err := accounts.RegisteredBetween(ctx, db, from, from.Add(24*time.Hour), last, page)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, r := range some {
+				for _, r := range list {
 					got = append(got, r.User)
 				}
-				if len(some) < page {
+				if len(list) < page {
 					break
 				}
-				last = some[len(some)-1]
+				last = list[len(list)-1]
 			}
 			slices.SortFunc(got, accounts.ID.Compare)
 			want := slices.Clone(users[1:6])

@@ -24,7 +24,9 @@ type callers struct {
 	seen   func(accounts.ID)
 }
 
-func (a *App) callers() callers { return callers{a.accounts, a.keys, a.rooms, a.live, a.activity.Seen} }
+func (a *App) callers() callers {
+	return callers{a.accounts, a.keys, a.rooms, a.live, a.activity.RecordActive}
+}
 
 // Authenticate implements [web.Authenticator].
 func (c callers) Authenticate(ctx context.Context, bearer string) (web.Caller, error) {

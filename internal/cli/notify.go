@@ -78,7 +78,7 @@ func (cmd *notifySendCmd) Validate() error {
 
 // draft returns the announcement to send.
 func (cmd *notifySendCmd) draft() (d notices.Draft, err error) {
-	d = notices.Draft{Texts: map[string]notices.Wording{}, Link: cmd.Link, Life: cmd.Life}
+	d = notices.Draft{Texts: map[string]notices.Wording{}, Link: cmd.Link, Lifetime: cmd.Life}
 	for tag, title := range cmd.Title {
 		d.Texts[tag] = notices.Wording{Title: title, Text: cmd.Text[tag]}
 	}
@@ -117,7 +117,7 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 			}
 		}
 		r := notices.NewAdmin(db)
-		n, err := r.Reach(ctx, d)
+		n, err := r.CountRecipients(ctx, d)
 		switch {
 		case err != nil:
 			return err
@@ -127,7 +127,7 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 				return err
 			})
 		case n == 0:
-			return fmt.Errorf("%w: %s", errNothing, notices.ErrNobody.Text)
+			return fmt.Errorf("%w: %s", errNothing, notices.ErrNoRecipients.Text)
 		}
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("This goes to %s.", many(n, "user"))); err != nil {
 			return err

@@ -255,7 +255,7 @@ func (cmd *statsRangeCmd) Run(ctx context.Context, c *console) (err error) {
 	}
 	defer func() { err = errors.Join(err, fast.Close()) }()
 	return cmd.kept(ctx, c, func(k activity.Admin) error {
-		n, err := k.Between(ctx, fast, cfg.Activity, span)
+		n, err := k.CountBetween(ctx, fast, cfg.Activity, span)
 		if err != nil {
 			return err
 		}

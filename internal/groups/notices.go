@@ -37,7 +37,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 
 // noticesOver returns the notices that leave the lists of admins: notices of closed requests, and all notices of former
 // admins.
-func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accounts.ID) (over []notices.Told, err error) {
+func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accounts.ID) (over []notices.SourceKey, err error) {
 	if former := d.formerStaff(); len(former) > 0 {
 		waiting := d.closed // in a dissolved group, all pending requests
 		if d.group.Dissolved == 0 {
@@ -47,13 +47,13 @@ func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accou
 		}
 		for _, r := range waiting {
 			for _, admin := range former {
-				over = append(over, notices.Told{User: admin, Source: sourceOf(r)})
+				over = append(over, notices.SourceKey{User: admin, Source: sourceOf(r)})
 			}
 		}
 	}
 	for _, r := range d.closed {
 		for _, admin := range staff {
-			over = append(over, notices.Told{User: admin, Source: sourceOf(r)})
+			over = append(over, notices.SourceKey{User: admin, Source: sourceOf(r)})
 		}
 	}
 	return over, nil

@@ -26,7 +26,7 @@ type AnnouncementID = ids.ID[Announcement]
 // State is the progress of an announcement.
 type State string
 
-// The states in their order. An announcement ends as Done or as Stopped.
+// The states, in their order. The last state is Done or Stopped.
 const (
 	Waiting State = "waiting"
 	Running State = "running"
@@ -46,47 +46,47 @@ type Announcement struct {
 	Texts     map[string]Wording `json:"texts"` // by BCP 47 tag
 	Link      string             `json:"link,omitempty"`
 	Segment   accounts.Segment   `json:"segment"`
-	Listed    bool               `json:"listed"` // it goes to named users instead of the segment
+	Listed    bool               `json:"listed"` // the recipients are listed users instead of the segment
 	Created   time.Time          `json:"created"`
 	Expires   time.Time          `json:"expires,omitzero"`
 	State     State              `json:"state"`
 	Total     int64              `json:"total"`     // number of recipients at its creation
-	Done      int64              `json:"done"`      // users that the delivery has passed
-	Delivered int64              `json:"delivered"` // users who received it
+	Done      int64              `json:"done"`      // number of users that the delivery has passed
+	Delivered int64              `json:"delivered"` // number of users who received it
 	Started   time.Time          `json:"started,omitzero"`
 	Ended     time.Time          `json:"ended,omitzero"`
 
-	place accounts.ID // the last user that the delivery has passed
+	lastUser accounts.ID // the last user that the delivery has passed
 }
 
 // Draft is a new announcement.
 type Draft struct {
-	Texts   map[string]Wording // by BCP 47 tag
-	Link    string             // an https address or a path of the page; may be empty
-	Segment accounts.Segment
-	Users   []accounts.ID // the recipients instead of the segment; nil means the segment
-	Life    time.Duration // how long it is listed; 0 means as long as other notices
+	Texts    map[string]Wording // by BCP 47 tag
+	Link     string             // an https address or a path of the page; may be empty
+	Segment  accounts.Segment
+	Users    []accounts.ID // the recipients; nil means the segment
+	Lifetime time.Duration // how long it is listed; 0 means as long as other notices
 }
 
-// clean returns d with trimmed texts and unique users.
-func (d Draft) clean() (Draft, error) {
+// normalise returns d with trimmed texts and unique users, or the error of its first fault.
+func (d Draft) normalise() (Draft, error) {
 	if len(d.Texts) == 0 {
 		return d, ErrText
 	}
-	said := make(map[string]Wording, len(d.Texts))
+	texts := make(map[string]Wording, len(d.Texts))
 	for tag, w := range d.Texts {
-		known, err := language.Parse(tag)
+		parsed, err := language.Parse(tag)
 		if err != nil {
-			return d, ErrText.On("texts", "has a language that is no BCP 47 tag")
+			return d, ErrText.On("texts", "has a language that is not a BCP 47 tag")
 		}
-		title, ok := words.Line(w.Title, 100)
-		text, fine := words.Text(w.Text, 2000)
-		if !ok || title == "" || !fine {
+		title, titleOK := words.Line(w.Title, 100)
+		text, textOK := words.Text(w.Text, 2000)
+		if !titleOK || title == "" || !textOK {
 			return d, ErrText
 		}
-		said[known.String()] = Wording{title, text}
+		texts[parsed.String()] = Wording{title, text}
 	}
-	d.Texts = said
+	d.Texts = texts
 	if d.Link != "" {
 		link, ok := weblink.Local(d.Link)
 		if !ok {
@@ -96,8 +96,8 @@ func (d Draft) clean() (Draft, error) {
 			return d, ErrLink
 		}
 	}
-	if d.Life != 0 && (d.Life < time.Minute || d.Life > 366*24*time.Hour) {
-		return d, ErrLife
+	if d.Lifetime != 0 && (d.Lifetime < time.Minute || d.Lifetime > 366*24*time.Hour) {
+		return d, ErrLifetime
 	}
 	if d.Users != nil {
 		users := append([]accounts.ID{}, d.Users...) // never nil, because nil means the segment
@@ -107,45 +107,45 @@ func (d Draft) clean() (Draft, error) {
 	return d, nil
 }
 
-// said returns the text for a reader of these languages, best first, which may be an Accept-Language header. For a
-// reader of none of them it returns English or else the first language.
-func (a Announcement) said(languages ...string) (tag string, w Wording) {
-	there := slices.Sorted(maps.Keys(a.Texts))
-	if at := slices.Index(there, "en"); at > 0 { // the first is what the rest gets
-		there[0], there[at] = there[at], there[0]
+// textFor returns the text in the best of languages, which are sorted by preference and may be an Accept-Language
+// header. If none of them is available, it returns the English text, or else that of the first tag.
+func (a Announcement) textFor(languages ...string) (tag string, w Wording) {
+	available := slices.Sorted(maps.Keys(a.Texts))
+	if index := slices.Index(available, "en"); index > 0 { // the matcher falls back to the first tag
+		available[0], available[index] = available[index], available[0]
 	}
-	tags := make([]language.Tag, len(there))
-	for i, t := range there {
+	tags := make([]language.Tag, len(available))
+	for i, t := range available {
 		tags[i] = language.Make(t)
 	}
-	_, at := language.MatchStrings(language.NewMatcher(tags), languages...)
-	return there[at], a.Texts[there[at]]
+	_, index := language.MatchStrings(language.NewMatcher(tags), languages...)
+	return available[index], a.Texts[available[index]]
 }
 
-// document returns the data of its notice.
+// document returns the data of the announcement's notices, in the best of languages.
 func (a Announcement) document(languages ...string) (json.RawMessage, error) {
-	_, w := a.said(languages...)
+	_, w := a.textFor(languages...)
 	return json.Marshal(api.Announcement{V: 1, ID: a.ID.String(), Title: w.Title, Text: w.Text, Link: a.Link})
 }
 
-// Admin manages announcements for operators, only in SQL.
+// Admin manages announcements for operators. It uses SQL only.
 type Admin struct{ db *sqldb.DB }
 
 // NewAdmin returns the Admin of a database.
 func NewAdmin(db *sqldb.DB) Admin { return Admin{db} }
 
-// Reach returns the number of recipients of an announcement.
-func (r Admin) Reach(ctx context.Context, d Draft) (n int64, err error) {
-	defer errs.Wrap(&err, "notices.Reach")
-	if d, err = d.clean(); err != nil {
+// CountRecipients returns the number of recipients of an announcement.
+func (r Admin) CountRecipients(ctx context.Context, d Draft) (n int64, err error) {
+	defer errs.Wrap(&err, "notices.CountRecipients")
+	if d, err = d.normalise(); err != nil {
 		return 0, err
 	}
 	if d.Users == nil {
 		n, err = d.Segment.Count(ctx, r.db)
 		return n, asKind(err)
 	}
-	for some := range slices.Chunk(d.Users, atOnce) {
-		found, err := accounts.ReadersOf(ctx, r.db, some)
+	for chunk := range slices.Chunk(d.Users, batchSize) {
+		found, err := accounts.ReadersOf(ctx, r.db, chunk)
 		if err != nil {
 			return 0, asKind(err)
 		}
@@ -154,23 +154,23 @@ func (r Admin) Reach(ctx context.Context, d Draft) (n int64, err error) {
 	return n, nil
 }
 
-// Announce stores an announcement, which a server delivers. It returns ErrNobody if the segment is empty.
+// Announce stores an announcement. A worker delivers it. It returns ErrNoRecipients if the segment is empty.
 func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Announce")
-	total, err := r.Reach(ctx, d)
+	total, err := r.CountRecipients(ctx, d)
 	if err == nil && total == 0 {
-		err = ErrNobody
+		err = ErrNoRecipients
 	}
 	if err != nil {
 		return a, err
 	}
-	if d, err = d.clean(); err != nil {
+	if d, err = d.normalise(); err != nil {
 		return a, err
 	}
 	err = inTx(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		a = Announcement{ID: ids.New[Announcement](), Texts: d.Texts, Link: d.Link, Segment: d.Segment, Listed: d.Users != nil, Created: tx.Now(), State: Waiting, Total: total}
-		if d.Life != 0 {
-			a.Expires = a.Created.Add(d.Life)
+		if d.Lifetime != 0 {
+			a.Expires = a.Created.Add(d.Lifetime)
 		}
 		if err := insertAnnouncement(ctx, tx, a); err != nil {
 			return err
@@ -211,16 +211,16 @@ func (r Admin) Stop(ctx context.Context, id AnnouncementID) (a Announcement, err
 }
 
 const (
-	// slice is the number of recipients per transaction.
-	slice = 500
-	// deliverFor bounds one run of the delivery job.
-	deliverFor = 20 * time.Second
+	// sliceSize is the largest number of recipients of one transaction.
+	sliceSize = 500
+	// maxDeliverTime bounds one run of the delivery job.
+	maxDeliverTime = 20 * time.Second
 )
 
 // deliver continues the delivery of unfinished announcements.
 func (s *Service) deliver(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "notices.deliver")
-	for until := s.db.Now().Add(deliverFor); s.db.Now().Before(until); {
+	for until := s.db.Now().Add(maxDeliverTime); s.db.Now().Before(until); {
 		next, err := nextAnnouncement(ctx, s.db)
 		if errors.Is(err, ErrAnnouncement) {
 			return nil
@@ -240,26 +240,26 @@ func (s *Service) deliver(ctx context.Context) (err error) {
 func (s *Service) deliverSlice(ctx context.Context, id AnnouncementID) error {
 	return inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		a, err := selectAnnouncement(ctx, tx, id, tx.Dialect().ForUpdate())
-		if err != nil || a.State != Waiting && a.State != Running { // another node was faster, or an operator stopped it
+		if err != nil || a.State != Waiting && a.State != Running { // another node has finished it, or an operator has stopped it
 			return err
 		}
 		if a.State == Waiting {
 			a.State, a.Started = Running, tx.Now()
 		}
-		readers, passed, last, err := a.next(ctx, tx, slice)
+		readers, passed, last, err := a.nextRecipients(ctx, tx, sliceSize)
 		if err != nil {
 			return err
 		}
-		over := !a.Expires.IsZero() && !tx.Now().Before(a.Expires)
-		if passed < slice || over {
+		expired := !a.Expires.IsZero() && !tx.Now().Before(a.Expires)
+		if passed < sliceSize || expired {
 			a.State, a.Ended = Done, tx.Now()
 		}
-		if passed > 0 && !over {
-			fresh, err := s.give(ctx, tx, a, readers)
+		if passed > 0 && !expired {
+			added, err := s.storeNotices(ctx, tx, a, readers)
 			if err != nil {
 				return err
 			}
-			a.place, a.Done, a.Delivered = last, a.Done+int64(passed), a.Delivered+int64(len(fresh))
+			a.lastUser, a.Done, a.Delivered = last, a.Done+int64(passed), a.Delivered+int64(len(added))
 		}
 		if a.Listed && a.State == Done {
 			if err := deleteListed(ctx, tx, a.ID); err != nil {
@@ -270,8 +270,8 @@ func (s *Service) deliverSlice(ctx context.Context, id AnnouncementID) error {
 	})
 }
 
-// give stores the notices of an announcement for some readers, and returns the new ones.
-func (s *Service) give(ctx context.Context, tx *sqldb.Tx, a Announcement, readers []accounts.Reader) ([]Notice, error) {
+// storeNotices stores the notices of an announcement for readers, and returns the new ones.
+func (s *Service) storeNotices(ctx context.Context, tx *sqldb.Tx, a Announcement, readers []accounts.Reader) ([]Notice, error) {
 	list := make([]Entry, len(readers))
 	documents, languages := map[i18n.Language]json.RawMessage{}, make(map[accounts.ID]i18n.Language, len(readers))
 	for i, r := range readers {
@@ -284,21 +284,21 @@ func (s *Service) give(ctx context.Context, tx *sqldb.Tx, a Announcement, reader
 			}
 		}
 	}
-	fresh, err := insert(ctx, tx, list)
+	added, err := insert(ctx, tx, list)
 	if err != nil {
 		return nil, err
 	}
-	for i := range fresh {
-		fresh[i].Data = documents[languages[fresh[i].User]]
+	for i := range added {
+		added[i].Data = documents[languages[added[i].User]]
 	}
-	return fresh, s.told(ctx, tx, fresh)
+	return added, s.publishStored(ctx, tx, added)
 }
 
-// next returns the next recipients, the number of users that this passes, including users without an account, and the
-// last of them.
-func (a Announcement) next(ctx context.Context, tx *sqldb.Tx, n int) (readers []accounts.Reader, passed int, last accounts.ID, err error) {
+// nextRecipients returns the next recipients, up to n. passed is the number of users that the delivery passes with them.
+// It includes listed users without an account. last is the last of these users.
+func (a Announcement) nextRecipients(ctx context.Context, tx *sqldb.Tx, n int) (readers []accounts.Reader, passed int, last accounts.ID, err error) {
 	if a.Listed {
-		named, err := listedBehind(ctx, tx, a.ID, a.place, n)
+		named, err := selectListedAfter(ctx, tx, a.ID, a.lastUser, n)
 		if err != nil || len(named) == 0 {
 			return nil, 0, last, err
 		}
@@ -309,7 +309,7 @@ func (a Announcement) next(ctx context.Context, tx *sqldb.Tx, n int) (readers []
 	if segment.RegisteredBefore.IsZero() || segment.RegisteredBefore.After(a.Created) {
 		segment.RegisteredBefore = a.Created // the total does not count users who register during the delivery
 	}
-	readers, err = segment.Readers(ctx, tx, a.place, n)
+	readers, err = segment.Readers(ctx, tx, a.lastUser, n)
 	if len(readers) > 0 {
 		last = readers[len(readers)-1].User
 	}

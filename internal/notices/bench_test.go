@@ -8,9 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// BenchmarkAnAnnouncement delivers an announcement to 20,000 users, and reads the unread count and the list of one of
-// them.
-func BenchmarkAnAnnouncement(b *testing.B) {
+// BenchmarkAnnouncement delivers an announcement to 20,000 users, and reads the unread counts and lists of these users.
+func BenchmarkAnnouncement(b *testing.B) {
 	const users = 20_000
 	for _, e := range sqldbtest.Engines(b) {
 		b.Run(e.Name, func(b *testing.B) {

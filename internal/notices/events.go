@@ -14,11 +14,11 @@ import (
 )
 
 // publishNew publishes committed notices to the devices of their users.
-func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
-	who := s.people.ProfilesOrNone(context.WithoutCancel(ctx), subjects(fresh)...)
-	batch := make([]events.Event, 0, len(fresh))
-	for _, n := range fresh {
-		if e, ok := s.event(n.User, api.EventNoticeNew, sqldb.Time(n.At), api.NoticeNew{Notice: n.wire(who)}); ok {
+func (s *Service) publishNew(ctx context.Context, added []Notice) {
+	profiles := s.people.ProfilesOrNone(context.WithoutCancel(ctx), subjects(added)...)
+	batch := make([]events.Event, 0, len(added))
+	for _, n := range added {
+		if e, ok := s.newEvent(n.User, api.EventNoticeNew, sqldb.Time(n.At), api.NoticeNew{Notice: n.wire(profiles)}); ok {
 			batch = append(batch, e)
 		}
 	}
@@ -29,19 +29,19 @@ func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
 func (s *Service) publishCounts(at time.Time, all map[accounts.ID]Counts) {
 	batch := make([]events.Event, 0, len(all))
 	for user, c := range all {
-		if e, ok := s.event(user, api.EventNoticeRead, at, c.wire()); ok {
+		if e, ok := s.newEvent(user, api.EventNoticeRead, at, c.wire()); ok {
 			batch = append(batch, e)
 		}
 	}
 	s.bus.Publish(batch)
 }
 
-func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (events.Event, bool) {
-	text, ok := events.Encode(s.log, typ, data)
+func (s *Service) newEvent(user accounts.ID, typ string, at time.Time, data any) (events.Event, bool) {
+	document, ok := events.Encode(s.log, typ, data)
 	if !ok {
 		return events.Event{}, false
 	}
-	e := events.New(typ, user.String(), at, text)
+	e := events.New(typ, user.String(), at, document)
 	e.Channel = accounts.Notifications(user)
 	return e, true
 }
@@ -65,47 +65,48 @@ func (n Notice) about() (accounts.ID, bool) {
 	return u, err == nil
 }
 
-func (n Notice) wire(who accounts.Profiles) api.Notice {
+func (n Notice) wire(profiles accounts.Profiles) api.Notice {
 	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: api.At(sqldb.Time(n.At)), Read: n.Read != 0, Data: n.Data, Expires: api.AtOrNil(sqldb.TimeOrZero(n.Expires))}
 	if u, ok := n.about(); ok {
-		about := who.Wire(u)
+		about := profiles.Wire(u)
 		w.User = &about
 	}
 	return w
 }
 
 func (c Counts) wire() api.NoticeCounts {
-	return api.NoticeCounts{Unread: c.unread(), Categories: c.Categories, Last: c.Newest, Read: c.Seen, Version: c.Version}
+	return api.NoticeCounts{Unread: c.unread(), Categories: c.Categories, Last: c.Newest, Read: c.ReadUpTo, Version: c.Version}
 }
 
-// word inserts the texts of announcements, in the language of the caller or else of the user of each notice.
-func (s *Service) word(ctx context.Context, list []Notice) error {
-	var announced []any
+// fillAnnouncements sets the data of announcements' notices, in the language of the request. Without a request, it uses
+// the language of each notice's user.
+func (s *Service) fillAnnouncements(ctx context.Context, list []Notice) error {
+	var announcements []any
 	var users []accounts.ID
 	for _, n := range list {
 		if n.Kind == api.NoticeAnnouncement {
-			announced, users = append(announced, n.Subject), append(users, n.User)
+			announcements, users = append(announcements, n.Subject), append(users, n.User)
 		}
 	}
-	if len(announced) == 0 {
+	if len(announcements) == 0 {
 		return nil
 	}
-	found, err := announcementsOf(ctx, s.db, announced)
+	found, err := announcementsOf(ctx, s.db, announcements)
 	if err != nil {
 		return err
 	}
-	reads := map[accounts.ID]string{}
-	read := ""
+	userLanguages := map[accounts.ID]string{}
+	callerLanguage := ""
 	if header, ok := ctx.Value(i18n.Key{}).(func() string); ok {
-		read = header()
+		callerLanguage = header()
 	}
-	if read == "" {
-		known, err := accounts.ReadersOf(ctx, s.db, users)
+	if callerLanguage == "" {
+		readers, err := accounts.ReadersOf(ctx, s.db, users)
 		if err != nil {
 			return err
 		}
-		for _, r := range known {
-			reads[r.User] = string(r.Language)
+		for _, r := range readers {
+			userLanguages[r.User] = string(r.Language)
 		}
 	}
 	for i, n := range list {
@@ -114,7 +115,7 @@ func (s *Service) word(ctx context.Context, list []Notice) error {
 		}
 		id, _ := ids.Parse[Announcement](n.Subject.String())
 		if a, ok := found[id]; ok {
-			if list[i].Data, err = a.document(cmp.Or(read, reads[n.User])); err != nil {
+			if list[i].Data, err = a.document(cmp.Or(callerLanguage, userLanguages[n.User])); err != nil {
 				return err
 			}
 		}

@@ -15,37 +15,37 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"notices"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices", ID: "notices.list", Tags: tags,
 		Summary:     "List notices, newest first",
-		Description: "Announcements are in the language of Accept-Language. New notices arrive as notice.new events: open the socket or stream before this call.",
+		Description: "Announcements are in the language of the Accept-Language header. New notices arrive as notice.new events. Open the socket or event stream before this call.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore, accounts.ErrStore}}, s.getNotices)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices/counts", ID: "notices.counts", Tags: tags,
 		Summary: "Get unread counts by category", Errors: []*errs.Error{ErrStore}}, s.getCounts)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/mark", ID: "notices.mark", Tags: tags, Status: http.StatusOK,
 		Summary:     "Mark notices as read",
-		Description: "Marks all notices up to a number. Send the highest number shown, so that newer notices stay unread. The mark never moves back.",
+		Description: "Marks all notices up to a number as read. Send the highest number that the client shows, so that newer notices stay unread. The mark never moves back.",
 		Errors:      []*errs.Error{ErrStore}}, s.putMark)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/{seq}/read", ID: "notices.read", Tags: tags, Status: http.StatusOK,
 		Summary: "Mark one notice as read", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.putRead)
 }
 
 func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *struct {
-	Cursor string `query:"cursor" maxLength:"20" doc:"next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"30" doc:"how many at most"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"next of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"30" doc:"the largest number of notices to return"`
 }) (*web.Body[api.Notices], error) {
 	list, next, c, err := s.List(ctx, caller.User, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.word(ctx, list); err != nil {
+	if err := s.fillAnnouncements(ctx, list); err != nil {
 		return nil, asKind(err)
 	}
-	who, err := s.people.Profiles(ctx, subjects(list))
+	profiles, err := s.people.Profiles(ctx, subjects(list))
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.Notices{Notices: web.List(list, func(n Notice) api.Notice { return n.wire(who) }), Next: next, Counts: c.wire()}), nil
+	return web.NewBody(api.Notices{Notices: web.List(list, func(n Notice) api.Notice { return n.wire(profiles) }), Next: next, Counts: c.wire()}), nil
 }
 
-func counted(c Counts, err error) (*web.Body[api.NoticeCounts], error) {
+func countsBody(c Counts, err error) (*web.Body[api.NoticeCounts], error) {
 	if err != nil {
 		return nil, err
 	}
@@ -53,17 +53,17 @@ func counted(c Counts, err error) (*web.Body[api.NoticeCounts], error) {
 }
 
 func (s *Service) getCounts(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.NoticeCounts], error) {
-	return counted(s.Counts(ctx, caller.User))
+	return countsBody(s.Counts(ctx, caller.User))
 }
 
 func (s *Service) putMark(ctx context.Context, caller accounts.Caller, in *web.Body[api.NoticeMark]) (*web.Body[api.NoticeCounts], error) {
-	return counted(s.Mark(ctx, caller.User, in.Body.Read))
+	return countsBody(s.Mark(ctx, caller.User, in.Body.Read))
 }
 
-type ofNotice struct {
+type noticeInput struct {
 	Seq int64 `path:"seq" minimum:"1" doc:"the notice's number in the caller's list"`
 }
 
-func (s *Service) putRead(ctx context.Context, caller accounts.Caller, in *ofNotice) (*web.Body[api.NoticeCounts], error) {
-	return counted(s.Read(ctx, caller.User, in.Seq))
+func (s *Service) putRead(ctx context.Context, caller accounts.Caller, in *noticeInput) (*web.Body[api.NoticeCounts], error) {
+	return countsBody(s.Read(ctx, caller.User, in.Seq))
 }

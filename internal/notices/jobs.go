@@ -6,7 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
-// Jobs returns the background jobs. Two nodes that deliver at the same time alternate by slice.
+// Jobs returns the background jobs. If two nodes deliver at the same time, each slice is delivered by one of them.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		{Name: "notices.deliver", Every: time.Second, Singleton: true, RunWithoutLease: true, Run: s.deliver},

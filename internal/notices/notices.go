@@ -17,12 +17,12 @@ import (
 var (
 	ErrNotice       = errs.New(errs.NotFound, "notice.unknown", "There is no such notice.")
 	ErrCursor       = errs.New(errs.Invalid, "notice.cursor", "That cursor does not come from this list.")
-	ErrStore        = errs.New(errs.Unavailable, "notice.store_away", "Notices cannot be reached right now. Please try again.").Retry(2 * time.Second)
+	ErrStore        = errs.New(errs.Unavailable, "notice.store_away", "Notices are unavailable. Please try again.").Retry(2 * time.Second)
 	ErrAnnouncement = errs.New(errs.NotFound, "announcement.unknown", "There is no such announcement.")
-	ErrText         = errs.New(errs.Invalid, "announcement.text", "An announcement has a title of 1 to 100, and a text of at most 2,000 printable characters, in at least one language.")
-	ErrLink         = errs.New(errs.Invalid, "announcement.link", "A link is an https address, or a path of this server, of at most 500 characters.")
-	ErrLife         = errs.New(errs.Invalid, "announcement.life", "An announcement lives between a minute and a year.")
-	ErrNobody       = errs.New(errs.Invalid, "announcement.nobody", "Nobody is in this segment.")
+	ErrText         = errs.New(errs.Invalid, "announcement.text", "The title needs 1 to 100 characters, the text at most 2,000.")
+	ErrLink         = errs.New(errs.Invalid, "announcement.link", "Invalid link. Use https or a local path, at most 500 characters.")
+	ErrLifetime     = errs.New(errs.Invalid, "announcement.life", "The lifetime is invalid. Use one minute to one year.")
+	ErrNoRecipients = errs.New(errs.Invalid, "announcement.nobody", "No user matches this segment. Choose another one.")
 )
 
 // Settings are the operator's settings; 0 means the default.
@@ -41,10 +41,10 @@ type Notice struct {
 	User    accounts.ID
 	Seq     int64 // number in the user's list
 	Kind    string
-	Source  string          // the cause; a user has one notice per source
-	Subject ids.ID[subject] // the user or announcement that it is about; may be zero
-	Data    json.RawMessage // the document of its kind, see package api; that of an announcement is created at each read
-	At      int64           // Unix ms, like the next two; 0 means never
+	Source  string          // the cause; a user has one notice for each source
+	Subject ids.ID[subject] // the user or announcement that the notice is about; may be zero
+	Data    json.RawMessage // the document of the kind, see package api; an announcement's document is created at each read
+	At      int64           // Unix ms, as Expires and Read; 0 means never
 	Expires int64
 	Read    int64
 }
@@ -57,27 +57,27 @@ type Entry struct {
 	User    accounts.ID
 	Kind    string      // one of api.Notice…
 	Source  string      // at most 80 bytes
-	About   accounts.ID // the user that it is about; may be zero
+	About   accounts.ID // the user that the notice is about; may be zero
 	Data    any         // the document of the kind, see package api
-	Expires time.Time   // when it is no longer listed; zero means at the end of the retention
+	Expires time.Time   // when it is no longer listed; zero means Settings.Keep later
 
-	subject ids.ID[subject] // instead of About
+	subject ids.ID[subject] // replaces About if it is not zero
 }
 
 // Counts are the unread counts of a user.
 type Counts struct {
-	Categories   map[string]int // without categories that have none
-	Newest, Seen int64          // the highest number so far; the number up to which all are read
-	Version      int64          // increases with each change of the list, but not when a notice expires
+	Categories       map[string]int // categories without unread notices are omitted
+	Newest, ReadUpTo int64          // the highest number so far; all notices up to ReadUpTo are read
+	Version          int64          // increases with each change of the list, but not when a notice expires
 }
 
-// Category returns the part of a kind that unread counts are grouped by.
+// Category returns the category of a kind, the part before the point.
 func Category(kind string) string {
 	category, _, _ := strings.Cut(kind, ".")
 	return category
 }
 
-// unread returns the sum.
+// unread returns the sum of the categories.
 func (c Counts) unread() (n int) {
 	for _, count := range c.Categories {
 		n += count
@@ -91,7 +91,7 @@ func subjectOf[T any](id ids.ID[T]) ids.ID[subject] {
 	return s
 }
 
-// parseCursor returns the number below which a page starts, or ErrCursor.
+// parseCursor returns the number that all notices of the page are below. It returns ErrCursor for a malformed cursor.
 func parseCursor(cursor string) (below int64, err error) {
 	if cursor == "" {
 		return 1<<63 - 1, nil

@@ -12,85 +12,86 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// People is the part of accounts that this domain uses; *accounts.Service implements it.
+// People returns profiles of users. *accounts.Service implements it.
 type People interface {
-	// Profiles returns the profiles of the users that exist or existed.
+	// Profiles returns the profiles of users who exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-	// ProfilesOrNone is Profiles for the events of a completed change. It returns nil if they cannot be read.
+	// ProfilesOrNone is like Profiles, for events of committed changes. It returns nil if the profiles cannot be read.
 	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
 }
 
-// Config configures the domain.
+// Config has the dependencies and settings of the domain.
 type Config struct {
 	DB     *sqldb.DB
 	Bus    *events.Bus // receives the events after the commit
 	People People
 	Log    *slog.Logger
 
-	// Pushes is called with new notices in their transaction. It may be nil.
-	Pushes func(ctx context.Context, tx *sqldb.Tx, fresh []Notice) error
+	// EnqueuePushes enqueues pushes for added notices, in the transaction that stores them. It may be nil.
+	EnqueuePushes func(ctx context.Context, tx *sqldb.Tx, added []Notice) error
 
 	Settings
 }
 
-// Service is the domain. It is safe for concurrent use.
+// Service has the operations of the domain. It is safe for concurrent use.
 type Service struct {
-	db     *sqldb.DB
-	bus    *events.Bus
-	people People
-	pushes func(ctx context.Context, tx *sqldb.Tx, fresh []Notice) error
-	cfg    Settings
-	log    *slog.Logger
+	db            *sqldb.DB
+	bus           *events.Bus
+	people        People
+	enqueuePushes func(ctx context.Context, tx *sqldb.Tx, added []Notice) error
+	cfg           Settings
+	log           *slog.Logger
 }
 
-// New returns the domain. Its error contains all faults of the settings.
+// New returns a Service. Its error joins all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("notices: %w", err)
 	}
-	return &Service{db: cfg.DB, bus: cfg.Bus, people: cfg.People, pushes: cfg.Pushes, cfg: cfg.Settings, log: cfg.Log}, nil
+	return &Service{db: cfg.DB, bus: cfg.Bus, people: cfg.People, enqueuePushes: cfg.EnqueuePushes, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
-// Record stores notices in the transaction of their cause, and publishes them after the commit. It skips a notice whose
-// user already has one of its source. It locks the lists of the users until tx ends, so call it after all other locks.
+// Record stores notices in the transaction of their cause, and publishes them after the commit. It skips a notice if
+// the user already has one from the same source. It locks the users' lists until tx ends, so call it after all other
+// locks.
 func (s *Service) Record(ctx context.Context, tx *sqldb.Tx, list ...Entry) (err error) {
 	defer errs.Wrap(&err, "notices.Record")
-	fresh, err := insert(ctx, tx, list)
+	added, err := insert(ctx, tx, list)
 	if err != nil {
 		return err
 	}
-	return s.told(ctx, tx, fresh)
+	return s.publishStored(ctx, tx, added)
 }
 
-// told passes on notices that were stored in tx.
-func (s *Service) told(ctx context.Context, tx *sqldb.Tx, fresh []Notice) error {
-	if len(fresh) == 0 {
+// publishStored enqueues pushes for notices that tx has stored, and publishes the notices after the commit.
+func (s *Service) publishStored(ctx context.Context, tx *sqldb.Tx, added []Notice) error {
+	if len(added) == 0 {
 		return nil
 	}
-	if s.pushes != nil {
-		if err := s.pushes(ctx, tx, fresh); err != nil {
+	if s.enqueuePushes != nil {
+		if err := s.enqueuePushes(ctx, tx, added); err != nil {
 			return err
 		}
 	}
-	tx.AfterCommit(func() { s.publishNew(ctx, fresh) })
+	tx.AfterCommit(func() { s.publishNew(ctx, added) })
 	return nil
 }
 
-// Told identifies a notice by its user and source.
-type Told struct {
+// SourceKey identifies a notice by its user and source.
+type SourceKey struct {
 	User   accounts.ID
 	Source string
 }
 
 // Withdraw deletes notices in the transaction that ends their cause.
-func (s *Service) Withdraw(ctx context.Context, tx *sqldb.Tx, list ...Told) (err error) {
+func (s *Service) Withdraw(ctx context.Context, tx *sqldb.Tx, list ...SourceKey) (err error) {
 	defer errs.Wrap(&err, "notices.Withdraw")
-	users, err := deleteTold(ctx, tx, list)
+	users, err := deleteBySource(ctx, tx, list)
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	all, err := count(ctx, tx, users...)
+	all, err := selectCounts(ctx, tx, users...)
 	at := tx.Now()
 	tx.AfterCommit(func() { s.publishCounts(at, all) })
 	return err
@@ -103,12 +104,12 @@ func (s *Service) List(ctx context.Context, user accounts.ID, cursor string, lim
 	if err != nil {
 		return nil, "", Counts{}, err
 	}
-	all, err := count(ctx, s.db, user) // first, so that later notices have a number above its newest
+	all, err := selectCounts(ctx, s.db, user) // before the list, so that notices added meanwhile have a number above c.Newest
 	if err != nil {
 		return nil, "", Counts{}, asKind(err)
 	}
 	c := all[user]
-	list, err := page(ctx, s.db, user, below, limit+1)
+	list, err := selectPage(ctx, s.db, user, below, limit+1)
 	if err != nil {
 		return nil, "", Counts{}, asKind(err)
 	}
@@ -117,7 +118,7 @@ func (s *Service) List(ctx context.Context, user accounts.ID, cursor string, lim
 		next = fmt.Sprint(list[limit-1].Seq)
 	}
 	for i := range list {
-		if list[i].Seq <= c.Seen && list[i].Read == 0 {
+		if list[i].Seq <= c.ReadUpTo && list[i].Read == 0 {
 			list[i].Read = list[i].At
 		}
 	}
@@ -127,20 +128,20 @@ func (s *Service) List(ctx context.Context, user accounts.ID, cursor string, lim
 // Counts returns the unread counts of a user.
 func (s *Service) Counts(ctx context.Context, user accounts.ID) (_ Counts, err error) {
 	defer errs.Wrap(&err, "notices.Counts %s", user)
-	all, err := count(ctx, s.db, user)
+	all, err := selectCounts(ctx, s.db, user)
 	return all[user], asKind(err)
 }
 
-// Mark marks all notices up to a number as read. The mark never moves back, nor beyond the newest notice.
+// Mark marks all notices up to a number as read. The mark never moves back, and never beyond the newest notice.
 func (s *Service) Mark(ctx context.Context, user accounts.ID, upTo int64) (_ Counts, err error) {
 	defer errs.Wrap(&err, "notices.Mark %s", user)
-	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return mark(ctx, tx, user, upTo) })
+	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return updateMark(ctx, tx, user, upTo) })
 }
 
 // Read marks one notice as read. It is idempotent.
 func (s *Service) Read(ctx context.Context, user accounts.ID, seq int64) (_ Counts, err error) {
 	defer errs.Wrap(&err, "notices.Read %s", user)
-	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return readOne(ctx, tx, user, seq) })
+	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return markRead(ctx, tx, user, seq) })
 }
 
 // change runs fn in a transaction, and publishes the unread counts to the user's devices if fn changed something.
@@ -150,7 +151,7 @@ func (s *Service) change(ctx context.Context, user accounts.ID, fn func(ctx cont
 		if err != nil {
 			return err
 		}
-		all, err := count(ctx, tx, user)
+		all, err := selectCounts(ctx, tx, user)
 		if c = all[user]; err == nil && changed {
 			at := tx.Now()
 			tx.AfterCommit(func() { s.publishCounts(at, all) })
@@ -173,25 +174,25 @@ func (s *Service) prune(ctx context.Context) (err error) {
 	return asKind(deleteOld(ctx, s.db, now.Add(-s.cfg.Keep), now))
 }
 
-// Place identifies a notice by its user and number.
-type Place struct {
+// SeqKey identifies a notice by its user and number.
+type SeqKey struct {
 	User accounts.ID
 	Seq  int64
 }
 
-// Pending returns the listed and unread ones of up to 500 notices, each with its data in the language of its user.
-func (s *Service) Pending(ctx context.Context, places []Place) (_ map[Place]Notice, err error) {
+// Pending returns those of up to 500 notices that are listed and unread, with their data in the language of the user.
+func (s *Service) Pending(ctx context.Context, keys []SeqKey) (_ map[SeqKey]Notice, err error) {
 	defer errs.Wrap(&err, "notices.Pending")
-	found, err := pending(ctx, s.db, places)
+	found, err := selectPending(ctx, s.db, keys)
 	if err != nil {
 		return nil, asKind(err)
 	}
-	if err := s.word(ctx, found); err != nil {
+	if err := s.fillAnnouncements(ctx, found); err != nil {
 		return nil, asKind(err)
 	}
-	all := make(map[Place]Notice, len(found))
+	all := make(map[SeqKey]Notice, len(found))
 	for _, n := range found {
-		all[Place{n.User, n.Seq}] = n
+		all[SeqKey{n.User, n.Seq}] = n
 	}
 	return all, nil
 }

@@ -24,24 +24,26 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-type nobody struct{}
+type noProfiles struct{}
 
-func (nobody) Profiles(context.Context, []accounts.ID) (accounts.Profiles, error) { return nil, nil }
-
-func (nobody) ProfilesOrNone(context.Context, ...accounts.ID) accounts.Profiles { return nil }
-
-// world is one node's notices on an engine.
-type world struct {
-	*Service
-	t     testing.TB
-	db    *sqldb.DB
-	ahead *atomic.Int64 // nanoseconds that the clock is ahead
+func (noProfiles) Profiles(context.Context, []accounts.ID) (accounts.Profiles, error) {
+	return nil, nil
 }
 
-func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64) *world {
+func (noProfiles) ProfilesOrNone(context.Context, ...accounts.ID) accounts.Profiles { return nil }
+
+// world has the Service of one node.
+type world struct {
+	*Service
+	t           testing.TB
+	db          *sqldb.DB
+	clockOffset *atomic.Int64 // nanoseconds between the clock of the database and the system clock
+}
+
+func newWorld(t testing.TB, db *sqldb.DB, clockOffset *atomic.Int64) *world {
 	t.Helper()
 	bus := events.NewBus(redistest.Open(t, "embedded"), ids.New[world]().String(), nil)
-	s, err := New(Config{DB: db, Bus: bus, People: nobody{}, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(Config{DB: db, Bus: bus, People: noProfiles{}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,18 +51,18 @@ func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64) *world {
 	var all sync.WaitGroup
 	all.Go(func() { _ = bus.Run(ctx, func() {}) })
 	t.Cleanup(func() { cancel(); all.Wait() })
-	return &world{s, t, db, ahead}
+	return &world{s, t, db, clockOffset}
 }
 
-// eachEngine runs test on SQLite and on a real MariaDB.
-func eachEngine(t *testing.T, test func(t *testing.T, w *world)) {
+// testEachEngine runs test on every SQL engine.
+func testEachEngine(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			run := func(t *testing.T) {
-				ahead := new(atomic.Int64)
+				clockOffset := new(atomic.Int64)
 				test(t, newWorld(t, e.Open(t, func(c *sqldb.Config) {
-					c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-				}), ahead))
+					c.Now = func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }
+				}), clockOffset))
 			}
 			if e.Name == "sqlite" {
 				bubble.Test(t, run)
@@ -78,7 +80,7 @@ func (w *world) must(err error) {
 	}
 }
 
-func (w *world) tell(list ...Entry) {
+func (w *world) record(list ...Entry) {
 	w.t.Helper()
 	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return w.Record(ctx, tx, list...) }))
 }
@@ -91,12 +93,12 @@ func (w *world) users(n int, lang string) []accounts.ID {
 		all[i] = ids.New[accounts.User]()
 	}
 	slices.SortFunc(all, accounts.ID.Compare)
-	for some := range slices.Chunk(all, 500) {
+	for chunk := range slices.Chunk(all, 500) {
 		var args []any
-		for _, u := range some {
+		for _, u := range chunk {
 			args = append(args, u, u.String()+"@example.org", u.String()+"@example.org", "User", "UTC", "", 0, w.db.Now().UnixMilli()-1, lang)
 		}
-		_, err := w.db.ExecContext(w.t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created, lang) VALUES "+sqldb.Tuples(9, len(some)), args...)
+		_, err := w.db.ExecContext(w.t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created, lang) VALUES "+sqldb.Tuples(9, len(chunk)), args...)
 		w.must(err)
 	}
 	return all
@@ -109,18 +111,18 @@ func (w *world) list(user accounts.ID) []Notice {
 	return all
 }
 
-// kinds returns a user's notices, newest first, as "seq kind", with a star for unread ones.
+// kinds returns a user's notices, newest first, as "seq kind". Unread notices have a star.
 func (w *world) kinds(user accounts.ID) string {
 	w.t.Helper()
-	var said []string
+	var entries []string
 	for _, n := range w.list(user) {
 		text := fmt.Sprintf("%d %s", n.Seq, n.Kind)
 		if n.Read == 0 {
 			text += "*"
 		}
-		said = append(said, text)
+		entries = append(entries, text)
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(entries, ", ")
 }
 
 func (w *world) unread(user accounts.ID) string {
@@ -130,32 +132,32 @@ func (w *world) unread(user accounts.ID) string {
 	return fmt.Sprint(c.unread(), c.Categories)
 }
 
-func wants(t testing.TB, what, got, want string) {
+func checkText(t testing.TB, name, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: got %s, want %s", what, got, want)
+		t.Errorf("%s: got %s, want %s", name, got, want)
 	}
 }
 
-func TestOfOneSourceAUserIsToldOnce(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestRecord_OneNoticePerSource(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann, bob := ids.New[accounts.User](), ids.New[accounts.User]()
-		once := Entry{User: ann, Kind: api.NoticeFriendRequested, Source: "request:1", About: bob, Data: api.NoticeOfRequest{V: 1}}
-		w.tell(once, Entry{User: bob, Kind: api.NoticeGroupAdded, Source: "request:1"}, Entry{User: ann, Kind: api.NoticeGroupRemoved, Source: "group:1"})
-		w.tell(once, Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "account:1"})
-		wants(t, "ann's", w.kinds(ann), "4 account.login*, 2 group.removed*, 1 friend.requested*")
-		wants(t, "bob's", w.kinds(bob), "1 group.added*")
-		wants(t, "ann's red dots", w.unread(ann), "3 map[account:1 friend:1 group:1]")
+		requested := Entry{User: ann, Kind: api.NoticeFriendRequested, Source: "request:1", About: bob, Data: api.NoticeOfRequest{V: 1}}
+		w.record(requested, Entry{User: bob, Kind: api.NoticeGroupAdded, Source: "request:1"}, Entry{User: ann, Kind: api.NoticeGroupRemoved, Source: "group:1"})
+		w.record(requested, Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "account:1"})
+		checkText(t, "ann's list", w.kinds(ann), "4 account.login*, 2 group.removed*, 1 friend.requested*")
+		checkText(t, "bob's list", w.kinds(bob), "1 group.added*")
+		checkText(t, "ann's unread counts", w.unread(ann), "3 map[account:1 friend:1 group:1]")
 		w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-			return w.Withdraw(ctx, tx, Told{ann, "request:1"}, Told{bob, "nothing"})
+			return w.Withdraw(ctx, tx, SourceKey{ann, "request:1"}, SourceKey{bob, "nothing"})
 		}))
-		wants(t, "after it was withdrawn", w.kinds(ann), "4 account.login*, 2 group.removed*")
-		wants(t, "bob's after it", w.kinds(bob), "1 group.added*")
+		checkText(t, "ann's list after the withdrawal", w.kinds(ann), "4 account.login*, 2 group.removed*")
+		checkText(t, "bob's list after the withdrawal", w.kinds(bob), "1 group.added*")
 	})
 }
 
-func TestWhatWasRolledBackIsToldNobody(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestRecord_RollbackPublishesNothing(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann := ids.New[accounts.User]()
 		sub := w.bus.Subscribe(t.Context(), ann.String())
 		defer sub.Close()
@@ -166,54 +168,54 @@ func TestWhatWasRolledBackIsToldNobody(t *testing.T) {
 		if !errors.Is(err, broken) {
 			t.Fatal(err)
 		}
-		w.tell(Entry{User: ann, Kind: api.NoticeAccountEmail, Source: "b"})
-		wants(t, "the list", w.kinds(ann), "1 account.email*")
-		var heard api.NoticeNew
+		w.record(Entry{User: ann, Kind: api.NoticeAccountEmail, Source: "b"})
+		checkText(t, "the list", w.kinds(ann), "1 account.email*")
+		var received api.NoticeNew
 		e := <-sub.C
-		w.must(json.Unmarshal(e.Data, &heard))
-		wants(t, "the event", e.Type+" "+heard.Notice.Kind, "notice.new account.email")
+		w.must(json.Unmarshal(e.Data, &received))
+		checkText(t, "the event", e.Type+" "+received.Notice.Kind, "notice.new account.email")
 	})
 }
 
-func TestTheMarkGoesForwardAndNeverBeyondTheNewest(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestMark_MovesForwardUpToNewest(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann, ctx := ids.New[accounts.User](), t.Context()
 		for i := range 4 {
-			w.tell(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprint(i)})
+			w.record(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprint(i)})
 		}
 		_, err := w.Read(ctx, ann, 3)
 		w.must(err)
-		wants(t, "one was read", w.kinds(ann), "4 group.added*, 3 group.added, 2 group.added*, 1 group.added*")
+		checkText(t, "after one was read", w.kinds(ann), "4 group.added*, 3 group.added, 2 group.added*, 1 group.added*")
 		_, err = w.Mark(ctx, ann, 2)
 		w.must(err)
-		wants(t, "two were seen", w.unread(ann), "1 map[group:1]")
+		checkText(t, "with the mark at 2", w.unread(ann), "1 map[group:1]")
 		_, err = w.Mark(ctx, ann, 1)
 		w.must(err)
-		wants(t, "the mark does not go back", w.unread(ann), "1 map[group:1]")
+		checkText(t, "the mark does not go back", w.unread(ann), "1 map[group:1]")
 		c, err := w.Mark(ctx, ann, 99)
 		w.must(err)
-		if c.Seen != 4 || c.unread() != 0 {
-			t.Errorf("beyond the newest: %+v", c)
+		if c.ReadUpTo != 4 || c.unread() != 0 {
+			t.Errorf("with a mark beyond the newest: %+v", c)
 		}
-		w.tell(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "later"})
-		wants(t, "what came afterwards is unread", w.unread(ann), "1 map[account:1]")
+		w.record(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "later"})
+		checkText(t, "after a later notice", w.unread(ann), "1 map[account:1]")
 		if _, err := w.Read(ctx, ann, 77); !errors.Is(err, ErrNotice) {
-			t.Errorf("a number of nothing: %v", err)
+			t.Errorf("an unknown number: %v", err)
 		}
 	})
 }
 
-// A number is assigned under the lock of the list. A reader who marks the listed notices as read can therefore never
-// mark an unseen one.
-func TestNoNoticeAppearsBelowOneThatWasShown(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+// A number is assigned under the lock of the list. A reader who marks the listed notices as read therefore never marks
+// a notice that was not listed.
+func TestList_NewNoticesHaveHigherNumbers(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann, ctx := ids.New[accounts.User](), t.Context()
 		const writers, each = 8, 15
 		var all sync.WaitGroup
 		for i := range writers {
 			all.Go(func() {
 				for j := range each {
-					w.tell(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprintf("%d/%d", i, j)})
+					w.record(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprintf("%d/%d", i, j)})
 				}
 			})
 		}
@@ -239,18 +241,19 @@ func TestNoNoticeAppearsBelowOneThatWasShown(t *testing.T) {
 			}
 		}
 		if len(seen) != writers*each || highest != writers*each {
-			t.Errorf("saw %d up to %d", len(seen), highest)
+			t.Errorf("listed %d notices, the highest number is %d", len(seen), highest)
 		}
 	})
 }
 
-// Changes on several connections are published in any order. The counts with the highest version are those of SQL.
+// Changes on several connections are published in any order. The counts with the highest version are equal to those in
+// SQL.
 func TestCounts_HighestVersionIsTheNewest(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ctx, ann := t.Context(), ids.New[accounts.User]()
 		const notices = 12
 		for i := range notices {
-			w.tell(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: fmt.Sprint("account:", i)})
+			w.record(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: fmt.Sprint("account:", i)})
 		}
 		before, err := w.Counts(ctx, ann)
 		w.must(err)
@@ -271,7 +274,7 @@ func TestCounts_HighestVersionIsTheNewest(t *testing.T) {
 			all.Go(func() {
 				if seq%3 == 0 {
 					err := w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-						return w.Withdraw(ctx, tx, Told{ann, fmt.Sprint("account:", seq-1)})
+						return w.Withdraw(ctx, tx, SourceKey{ann, fmt.Sprint("account:", seq-1)})
 					})
 					if err != nil {
 						t.Error(err)
@@ -300,7 +303,7 @@ func TestCounts_HighestVersionIsTheNewest(t *testing.T) {
 		w.must(err)
 		again, err := w.Read(ctx, ann, 1)
 		w.must(err)
-		w.tell(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "account:new"})
+		w.record(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "account:new"})
 		last, err := w.Counts(ctx, ann)
 		w.must(err)
 		if got := []int64{after.Version, again.Version, last.Version}; !slices.Equal(got, []int64{before.Version + notices + 1, after.Version, after.Version + 1}) {
@@ -309,11 +312,11 @@ func TestCounts_HighestVersionIsTheNewest(t *testing.T) {
 	})
 }
 
-func TestPagesHaveEveryNoticeOnce(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestList_PagesHaveEveryNoticeOnce(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann := ids.New[accounts.User]()
 		for i := range 25 {
-			w.tell(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprint(i)})
+			w.record(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprint(i)})
 		}
 		cursor, got := "", []int64{}
 		for {
@@ -331,29 +334,29 @@ func TestPagesHaveEveryNoticeOnce(t *testing.T) {
 		}
 		for _, bad := range []string{"0", "-1", "x", "01", "99999999999999999999"} {
 			if _, _, _, err := w.List(t.Context(), ann, bad, 10); !errors.Is(err, ErrCursor) {
-				t.Errorf("the cursor %q: %v", bad, err)
+				t.Errorf("cursor %q: %v", bad, err)
 			}
 		}
 	})
 }
 
-func TestWhatHasExpiredIsNeitherListedNorCountedAndIsRemoved(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestExpiredNotice_IsHiddenAndPruned(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann := ids.New[accounts.User]()
-		w.tell(Entry{User: ann, Kind: api.NoticeFriendRequested, Source: "1", Expires: w.db.Now().Add(time.Hour)},
+		w.record(Entry{User: ann, Kind: api.NoticeFriendRequested, Source: "1", Expires: w.db.Now().Add(time.Hour)},
 			Entry{User: ann, Kind: api.NoticeGroupAdded, Source: "2"})
-		wants(t, "before", w.unread(ann), "2 map[friend:1 group:1]")
-		w.ahead.Add(int64(2 * time.Hour))
-		wants(t, "after an hour", w.unread(ann)+" "+w.kinds(ann), "1 map[group:1] 2 group.added*")
+		checkText(t, "before", w.unread(ann), "2 map[friend:1 group:1]")
+		w.clockOffset.Add(int64(2 * time.Hour))
+		checkText(t, "after an hour", w.unread(ann)+" "+w.kinds(ann), "1 map[group:1] 2 group.added*")
 		w.must(w.prune(t.Context()))
 		w.rows(1)
-		w.ahead.Add(int64(91 * 24 * time.Hour))
+		w.clockOffset.Add(int64(91 * 24 * time.Hour))
 		w.must(w.prune(t.Context()))
 		w.rows(0)
 	})
 }
 
-// rows expects that number of notices in SQL.
+// rows checks the number of notices in SQL.
 func (w *world) rows(want int) {
 	w.t.Helper()
 	var n int
@@ -363,18 +366,18 @@ func (w *world) rows(want int) {
 	}
 }
 
-func TestAnErasedUserLeavesNothing(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestErase_DeletesAllNotices(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann, bob := ids.New[accounts.User](), ids.New[accounts.User]()
 		for i := range 600 {
-			w.tell(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprint(i)})
+			w.record(Entry{User: ann, Kind: api.NoticeGroupAdded, Source: fmt.Sprint(i)})
 		}
-		w.tell(Entry{User: bob, Kind: api.NoticeGroupAdded, Source: "0"})
+		w.record(Entry{User: bob, Kind: api.NoticeGroupAdded, Source: "0"})
 		w.must(w.Erase(t.Context(), ann))
 		w.must(w.Erase(t.Context(), ann))
 		w.rows(1)
-		wants(t, "ann's", w.kinds(ann), "")
-		wants(t, "bob's", w.kinds(bob), "1 group.added*")
+		checkText(t, "ann's", w.kinds(ann), "")
+		checkText(t, "bob's", w.kinds(bob), "1 group.added*")
 	})
 }
 
@@ -394,30 +397,30 @@ func (w *world) announcement(id AnnouncementID) Announcement {
 	return a
 }
 
-func TestAnAnnouncementReachesItsSegmentOnceThoughNodesDie(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestDeliver_ReachesSegmentOnceDespiteKills(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		english, chinese := w.users(700, ""), w.users(620, "zh-CN")
-		a := w.announce(Draft{Texts: hello, Link: "/#/news", Life: time.Hour})
+		a := w.announce(Draft{Texts: hello, Link: "/#/news", Lifetime: time.Hour})
 		if a.Total != 1320 || a.State != Waiting {
-			t.Fatalf("made %+v", a)
+			t.Fatalf("created %+v", a)
 		}
 		late := w.users(1, "")[0] // a user who registered afterwards
 		_, err := w.db.ExecContext(ctx, "UPDATE users SET created = ? WHERE id = ?", a.Created.UnixMilli(), late)
 		w.must(err)
-		w.must(w.deliverSlice(ctx, a.ID)) // and then the node died
-		if got := w.announcement(a.ID); got.State != Running || got.Done != slice || got.Delivered != slice {
+		w.must(w.deliverSlice(ctx, a.ID)) // the node dies after it
+		if got := w.announcement(a.ID); got.State != Running || got.Done != sliceSize || got.Delivered != sliceSize {
 			t.Errorf("after a slice: %+v", got)
 		}
-		// A node dies in mid-slice: none of the slice is stored.
-		w.pushes = func(context.Context, *sqldb.Tx, []Notice) error { return errors.New("killed") }
+		// A node dies within a slice. None of the slice is stored.
+		w.enqueuePushes = func(context.Context, *sqldb.Tx, []Notice) error { return errors.New("killed") }
 		if err := w.deliverSlice(ctx, a.ID); err == nil {
-			t.Error("the kill went unnoticed")
+			t.Error("got no error from a killed delivery")
 		}
-		w.pushes = nil
-		w.rows(slice)
-		// Two others continue at once.
-		other := newWorld(t, w.db, w.ahead)
+		w.enqueuePushes = nil
+		w.rows(sliceSize)
+		// Two other nodes continue at the same time.
+		other := newWorld(t, w.db, w.clockOffset)
 		var both sync.WaitGroup
 		for _, node := range []*world{w, other} {
 			both.Go(func() {
@@ -429,33 +432,33 @@ func TestAnAnnouncementReachesItsSegmentOnceThoughNodesDie(t *testing.T) {
 		both.Wait()
 		w.rows(1320)
 		if got := w.announcement(a.ID); got.State != Done || got.Done != 1320 || got.Delivered != 1320 || got.Ended.IsZero() {
-			t.Errorf("in the end: %+v", got)
+			t.Errorf("after the delivery: %+v", got)
 		}
-		wants(t, "somebody's", w.kinds(english[0])+w.kinds(chinese[619])+w.kinds(late), "1 announcement*1 announcement*")
-		w.ahead.Add(int64(2 * time.Hour))
-		wants(t, "after its life", w.unread(english[0]), "0 map[]")
+		checkText(t, "lists of three users", w.kinds(english[0])+w.kinds(chinese[619])+w.kinds(late), "1 announcement*1 announcement*")
+		w.clockOffset.Add(int64(2 * time.Hour))
+		checkText(t, "after its expiry", w.unread(english[0]), "0 map[]")
 	})
 }
 
-func TestAnAnnouncementIsInTheLanguageOfItsReader(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestAnnouncement_UsesLanguageOfReader(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ann, li := w.users(1, "")[0], w.users(1, "zh-CN")[0]
 		sub := w.bus.Subscribe(t.Context(), li.String())
 		defer sub.Close()
 		a := w.announce(Draft{Texts: hello})
 		w.must(w.deliver(t.Context()))
-		var heard api.NoticeNew
-		w.must(json.Unmarshal((<-sub.C).Data, &heard))
-		if !strings.Contains(string(heard.Notice.Data), "请进") {
-			t.Errorf("the event says %s", heard.Notice.Data)
+		var received api.NoticeNew
+		w.must(json.Unmarshal((<-sub.C).Data, &received))
+		if !strings.Contains(string(received.Notice.Data), "请进") {
+			t.Errorf("the event has %s", received.Notice.Data)
 		}
 		for _, c := range []struct {
-			who    accounts.ID
+			reader accounts.ID
 			header string
 			want   string
 		}{{ann, "", "Hello"}, {li, "", "你好"}, {ann, "zh;q=0.9, en;q=0.2", "你好"}, {li, "fr", "Hello"}} {
-			list := w.list(c.who)
-			w.must(w.word(context.WithValue(t.Context(), i18n.Key{}, func() string { return c.header }), list))
+			list := w.list(c.reader)
+			w.must(w.fillAnnouncements(context.WithValue(t.Context(), i18n.Key{}, func() string { return c.header }), list))
 			var doc api.Announcement
 			w.must(json.Unmarshal(list[0].Data, &doc))
 			if doc.Title != c.want || doc.ID != a.ID.String() {
@@ -465,62 +468,61 @@ func TestAnAnnouncementIsInTheLanguageOfItsReader(t *testing.T) {
 	})
 }
 
-// TestWhatIsPendingIsEachUsersOwnAndUnread checks that a notice that was read, or seen in the list, is no longer
-// pending.
-func TestWhatIsPendingIsEachUsersOwnAndUnread(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+// A notice is no longer pending if it was read, or if the mark has passed it.
+func TestPending_ReturnsUnreadNotices(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.users(4, "")
-		w.announce(Draft{Texts: hello, Users: who})
+		users := w.users(4, "")
+		w.announce(Draft{Texts: hello, Users: users})
 		w.must(w.deliver(ctx))
-		var places []Place
-		for _, u := range who {
-			places = append(places, Place{u, w.list(u)[0].Seq})
+		var keys []SeqKey
+		for _, u := range users {
+			keys = append(keys, SeqKey{u, w.list(u)[0].Seq})
 		}
-		_, err := w.Read(ctx, who[1], places[1].Seq)
+		_, err := w.Read(ctx, users[1], keys[1].Seq)
 		w.must(err)
-		_, err = w.Mark(ctx, who[2], places[2].Seq)
+		_, err = w.Mark(ctx, users[2], keys[2].Seq)
 		w.must(err)
-		found, err := w.Pending(ctx, append(places, Place{who[0], 99}))
+		found, err := w.Pending(ctx, append(keys, SeqKey{users[0], 99}))
 		w.must(err)
-		if len(found) != 2 || found[places[0]].User != who[0] || found[places[3]].User != who[3] {
-			t.Errorf("pending are %+v, want those of the first and the last", found)
+		if len(found) != 2 || found[keys[0]].User != users[0] || found[keys[3]].User != users[3] {
+			t.Errorf("got %+v, want the notices of the first and the last user", found)
 		}
 		var doc api.Announcement
-		w.must(json.Unmarshal(found[places[0]].Data, &doc))
+		w.must(json.Unmarshal(found[keys[0]].Data, &doc))
 		if doc.Title != "Hello" {
-			t.Errorf("it says %+v", doc)
+			t.Errorf("the document is %+v", doc)
 		}
 	})
 }
 
-func TestAStoppedAnnouncementIsGoneFromEveryList(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
-		users := w.users(slice+1, "")
+func TestStop_RemovesAnnouncementFromLists(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
+		users := w.users(sliceSize+1, "")
 		a := w.announce(Draft{Texts: hello, Users: append(users, users[0], ids.New[accounts.User]())})
-		if a.Total != slice+1 || !a.Listed {
-			t.Errorf("made %+v", a)
+		if a.Total != sliceSize+1 || !a.Listed {
+			t.Errorf("created %+v", a)
 		}
 		w.must(w.deliverSlice(t.Context(), a.ID))
-		wants(t, "before", w.unread(users[0])+" "+w.kinds(users[0]), "1 map[announcement:1] 1 announcement*")
+		checkText(t, "before", w.unread(users[0])+" "+w.kinds(users[0]), "1 map[announcement:1] 1 announcement*")
 		_, err := NewAdmin(w.db).Stop(t.Context(), a.ID)
 		w.must(err)
 		w.must(w.deliver(t.Context()))
-		w.must(w.deliverSlice(t.Context(), a.ID)) // of a node that had found it before
-		wants(t, "after", w.unread(users[0])+" "+w.kinds(users[0])+w.kinds(users[slice]), "0 map[] ")
-		if got := w.announcement(a.ID); got.State != Stopped || got.Delivered > slice {
+		w.must(w.deliverSlice(t.Context(), a.ID)) // on a node that selected it before the stop
+		checkText(t, "after", w.unread(users[0])+" "+w.kinds(users[0])+w.kinds(users[sliceSize]), "0 map[] ")
+		if got := w.announcement(a.ID); got.State != Stopped || got.Delivered > sliceSize {
 			t.Errorf("stopped: %+v", got)
 		}
 		var left int
 		w.must(w.db.NewRaw("SELECT COUNT(*) FROM announcement_users").Scan(t.Context(), &left))
 		if left != 0 {
-			t.Errorf("%d users are still named", left)
+			t.Errorf("%d users are still listed", left)
 		}
 	})
 }
 
-func TestSegmentsAreWhoTheySay(t *testing.T) {
-	eachEngine(t, func(t *testing.T, w *world) {
+func TestCountRecipients_CountsSegments(t *testing.T) {
+	testEachEngine(t, func(t *testing.T, w *world) {
 		english, chinese := w.users(3, ""), w.users(2, "zh-CN")
 		_, err := w.db.ExecContext(t.Context(), "UPDATE users SET zone = 'Asia/Shanghai', created = ? WHERE id = ?", w.db.Now().Add(-48*time.Hour).UnixMilli(), chinese[0])
 		w.must(err)
@@ -530,11 +532,11 @@ func TestSegmentsAreWhoTheySay(t *testing.T) {
 			VALUES (?, 'abcdefghijkl', '', '', '', 0, ?, '', 0, '', 0, '', 0, '')`, english[1], w.db.Now().UnixMilli())
 		w.must(err)
 		day := w.db.Now().Add(-24 * time.Hour)
-		for what, c := range map[string]struct {
+		for name, c := range map[string]struct {
 			d    Draft
 			want int64
 		}{
-			"everybody":         {Draft{}, 4},
+			"all users":         {Draft{}, 4},
 			"Chinese":           {Draft{Segment: accounts.Segment{Language: i18n.Chinese}}, 2},
 			"English":           {Draft{Segment: accounts.Segment{Language: i18n.English}}, 2},
 			"zone":              {Draft{Segment: accounts.Segment{Zone: "Asia/Shanghai"}}, 1},
@@ -544,17 +546,17 @@ func TestSegmentsAreWhoTheySay(t *testing.T) {
 			"named":             {Draft{Users: []accounts.ID{english[0], english[1], english[1]}}, 1},
 		} {
 			c.d.Texts = hello
-			if n, err := NewAdmin(w.db).Reach(t.Context(), c.d); n != c.want || err != nil {
-				t.Errorf("%s: %d, %v, want %d", what, n, err, c.want)
+			if n, err := NewAdmin(w.db).CountRecipients(t.Context(), c.d); n != c.want || err != nil {
+				t.Errorf("%s: %d, %v, want %d", name, n, err, c.want)
 			}
 		}
 	})
 }
 
-func TestADraftThatIsNoneIsRefused(t *testing.T) {
+func TestAnnounce_RefusesInvalidDrafts(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64))
 	w.users(1, "")
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		d    Draft
 		want error
 	}{
@@ -566,14 +568,14 @@ func TestADraftThatIsNoneIsRefused(t *testing.T) {
 		"plain http":     {Draft{Texts: hello, Link: "http://example.org"}, ErrLink},
 		"another server": {Draft{Texts: hello, Link: "//example.org/x"}, ErrLink},
 		"a backslash":    {Draft{Texts: hello, Link: "/\\example.org/x"}, ErrLink},
-		"too short":      {Draft{Texts: hello, Life: time.Second}, ErrLife},
-		"nobody":         {Draft{Texts: hello, Users: []accounts.ID{}}, ErrNobody},
+		"too short":      {Draft{Texts: hello, Lifetime: time.Second}, ErrLifetime},
+		"no users":       {Draft{Texts: hello, Users: []accounts.ID{}}, ErrNoRecipients},
 	} {
 		if _, err := NewAdmin(w.db).Announce(t.Context(), c.d); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", what, err, c.want)
+			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 	if list, err := NewAdmin(w.db).Announcements(t.Context(), 10); err != nil || len(list) != 0 {
-		t.Errorf("made all the same: %v, %v", list, err)
+		t.Errorf("a refused draft was stored: %v, %v", list, err)
 	}
 }

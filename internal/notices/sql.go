@@ -15,68 +15,68 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// asKind maps errors of the engine to the kinds that callers handle.
+// asKind converts errors of the SQL engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// inTx calls [sqldb.DB.Tx], because this package caches nothing.
+// inTx runs fn in a transaction of [sqldb.DB.Tx]. No cache needs a fence, because this package caches nothing.
 func inTx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return db.Tx(ctx, fn)
 }
 
-// atOnce is the largest number of rows per statement.
-const atOnce = 500
+// batchSize is the largest number of rows of one statement.
+const batchSize = 500
 
 var (
-	lists   = sqldb.Upsert{Table: "notice_lists", Columns: []string{"user_id", "newest", "seen", "version"}, Key: []string{"user_id"}, Set: []string{"newest = newest + {new.newest}", "version = version + 1"}}
-	columns = []string{"user_id", "seq", "kind", "source", "subject", "data", "at", "expires", "read_at"}
-	// The numbers are new, so only a source can be a duplicate.
-	inserts = sqldb.Upsert{Table: "notices", Columns: columns, Key: []string{"user_id", "source"}}
+	listUpsert = sqldb.Upsert{Table: "notice_lists", Columns: []string{"user_id", "newest", "seen", "version"}, Key: []string{"user_id"}, Set: []string{"newest = newest + {new.newest}", "version = version + 1"}}
+	columns    = []string{"user_id", "seq", "kind", "source", "subject", "data", "at", "expires", "read_at"}
+	// The numbers are new, so that only a source can be a duplicate.
+	noticeInsert = sqldb.Upsert{Table: "notices", Columns: columns, Key: []string{"user_id", "source"}}
 )
 
 // insert stores notices and returns those with a new source.
-func insert(ctx context.Context, tx *sqldb.Tx, list []Entry) (fresh []Notice, err error) {
-	list = slices.SortedStableFunc(slices.Values(list), func(a, b Entry) int { return a.User.Compare(b.User) }) // all transactions lock in this order
-	for some := range slices.Chunk(list, atOnce) {
-		some, err := insertSome(ctx, tx, some)
+func insert(ctx context.Context, tx *sqldb.Tx, list []Entry) (added []Notice, err error) {
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b Entry) int { return a.User.Compare(b.User) }) // all transactions lock lists in this order
+	for chunk := range slices.Chunk(list, batchSize) {
+		stored, err := insertChunk(ctx, tx, chunk)
 		if err != nil {
 			return nil, err
 		}
-		fresh = append(fresh, some...)
+		added = append(added, stored...)
 	}
-	return fresh, nil
+	return added, nil
 }
 
-func insertSome(ctx context.Context, tx *sqldb.Tx, list []Entry) ([]Notice, error) {
-	made := make([]Notice, len(list))
-	many := map[accounts.ID]int64{}
+func insertChunk(ctx context.Context, tx *sqldb.Tx, list []Entry) ([]Notice, error) {
+	notices := make([]Notice, len(list))
+	countByUser := map[accounts.ID]int64{}
 	for i, n := range list {
 		data, err := json.Marshal(n.Data)
 		if err != nil {
 			return nil, err
 		}
-		many[n.User]++
-		made[i] = Notice{User: n.User, Kind: n.Kind, Source: n.Source, Subject: subjectOf(n.About), Data: data, At: tx.Now().UnixMilli(), Expires: sqldb.MillisOrZero(n.Expires)}
+		countByUser[n.User]++
+		notices[i] = Notice{User: n.User, Kind: n.Kind, Source: n.Source, Subject: subjectOf(n.About), Data: data, At: tx.Now().UnixMilli(), Expires: sqldb.MillisOrZero(n.Expires)}
 		if !n.subject.IsZero() {
-			made[i].Subject = n.subject
+			notices[i].Subject = n.subject
 		}
 	}
-	if err := number(ctx, tx, made, many); err != nil {
+	if err := assignNumbers(ctx, tx, notices, countByUser); err != nil {
 		return nil, err
 	}
-	return store(ctx, tx, made)
+	return store(ctx, tx, notices)
 }
 
-// number assigns the next numbers of their lists to notices, which are sorted by user.
-func number(ctx context.Context, tx *sqldb.Tx, made []Notice, many map[accounts.ID]int64) error {
-	users := make([]accounts.ID, 0, len(many))
+// assignNumbers assigns the next numbers of each user's list to notices, which are sorted by user.
+func assignNumbers(ctx context.Context, tx *sqldb.Tx, notices []Notice, countByUser map[accounts.ID]int64) error {
+	users := make([]accounts.ID, 0, len(countByUser))
 	var args []any
-	for _, n := range made {
+	for _, n := range notices {
 		if len(users) == 0 || users[len(users)-1] != n.User {
 			users = append(users, n.User)
-			args = append(args, n.User, many[n.User], 0, 1)
+			args = append(args, n.User, countByUser[n.User], 0, 1)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(lists).For(len(users)), args...); err != nil {
+	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(listUpsert).For(len(users)), args...); err != nil {
 		return err
 	}
 	newest := make(map[accounts.ID]int64, len(users))
@@ -91,38 +91,38 @@ func number(ctx context.Context, tx *sqldb.Tx, made []Notice, many map[accounts.
 	if err != nil {
 		return err
 	}
-	for i := range made {
-		u := made[i].User
-		many[u]--
-		made[i].Seq = newest[u] - many[u]
+	for i := range notices {
+		u := notices[i].User
+		countByUser[u]--
+		notices[i].Seq = newest[u] - countByUser[u]
 	}
 	return nil
 }
 
 // store stores numbered notices and returns the new ones.
-func store(ctx context.Context, tx *sqldb.Tx, made []Notice) ([]Notice, error) {
-	args := make([]any, 0, len(columns)*len(made))
-	for _, n := range made {
+func store(ctx context.Context, tx *sqldb.Tx, notices []Notice) ([]Notice, error) {
+	args := make([]any, 0, len(columns)*len(notices))
+	for _, n := range notices {
 		args = append(args, n.User, n.Seq, n.Kind, n.Source, n.Subject, string(n.Data), n.At, n.Expires, n.Read)
 	}
-	added, err := sqldb.Affected(tx.ExecContext(ctx, tx.Dialect().Compile(inserts).For(len(made)), args...))
-	if err != nil || int(added) == len(made) {
-		return made, err
+	added, err := sqldb.Affected(tx.ExecContext(ctx, tx.Dialect().Compile(noticeInsert).For(len(notices)), args...))
+	if err != nil || int(added) == len(notices) {
+		return notices, err
 	}
-	keys := make([]any, 0, 2*len(made))
-	for _, n := range made {
+	keys := make([]any, 0, 2*len(notices))
+	for _, n := range notices {
 		keys = append(keys, n.User, n.Seq)
 	}
-	there := make(map[accounts.ID][]int64, added)
-	rows, err := tx.QueryContext(ctx, "SELECT user_id, seq FROM notices WHERE "+sqldb.AnyOf("(user_id = ? AND seq = ?)", len(made)), keys...)
+	stored := make(map[accounts.ID][]int64, added)
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, seq FROM notices WHERE "+sqldb.AnyOf("(user_id = ? AND seq = ?)", len(notices)), keys...)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var seq int64
 		err := rows.Scan(&u, &seq)
-		there[u] = append(there[u], seq)
+		stored[u] = append(stored[u], seq)
 		return err
 	})
-	return slices.DeleteFunc(made, func(n Notice) bool { return !slices.Contains(there[n.User], n.Seq) }), err
+	return slices.DeleteFunc(notices, func(n Notice) bool { return !slices.Contains(stored[n.User], n.Seq) }), err
 }
 
 // listed is the condition for listed notices: not expired, and not of a stopped announcement.
@@ -137,14 +137,14 @@ func scanNotice(rows *sql.Rows) (n Notice, err error) {
 	return n, err
 }
 
-// page returns up to n notices below a number, newest first.
-func page(ctx context.Context, q sqldb.Querier, user accounts.ID, below int64, n int) ([]Notice, error) {
+// selectPage returns up to n listed notices below a number, newest first.
+func selectPage(ctx context.Context, q sqldb.Querier, user accounts.ID, below int64, n int) ([]Notice, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n WHERE n.user_id = ? AND n.seq < ?"+listed+" ORDER BY n.seq DESC LIMIT ?", user, below, q.Now().UnixMilli(), n)
 	return sqldb.Collect(rows, err, scanNotice)
 }
 
-// one returns a listed notice, or ErrNotice.
-func one(ctx context.Context, q sqldb.Querier, user accounts.ID, seq int64) (Notice, error) {
+// selectNotice returns a listed notice, or ErrNotice.
+func selectNotice(ctx context.Context, q sqldb.Querier, user accounts.ID, seq int64) (Notice, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n WHERE n.user_id = ? AND n.seq = ?"+listed, user, seq, q.Now().UnixMilli())
 	found, err := sqldb.Collect(rows, err, scanNotice)
 	if err == nil && len(found) == 0 {
@@ -156,23 +156,23 @@ func one(ctx context.Context, q sqldb.Querier, user accounts.ID, seq int64) (Not
 	return found[0], nil
 }
 
-// pending returns the listed and unread ones of up to 500 notices.
-func pending(ctx context.Context, q sqldb.Querier, places []Place) ([]Notice, error) {
-	if len(places) == 0 {
+// selectPending returns those of up to 500 notices that are listed and unread.
+func selectPending(ctx context.Context, q sqldb.Querier, keys []SeqKey) ([]Notice, error) {
+	if len(keys) == 0 {
 		return nil, nil
 	}
 	args := []any{q.Now().UnixMilli()}
-	for _, p := range places {
+	for _, p := range keys {
 		args = append(args, p.User, p.Seq)
 	}
 	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n LEFT JOIN notice_lists l ON l.user_id = n.user_id WHERE n.read_at = 0 AND n.seq > COALESCE(l.seen, 0)"+listed+
-		" AND ("+sqldb.AnyOf("(n.user_id = ? AND n.seq = ?)", len(places))+")", args...)
+		" AND ("+sqldb.AnyOf("(n.user_id = ? AND n.seq = ?)", len(keys))+")", args...)
 	return sqldb.Collect(rows, err, scanNotice)
 }
 
-// count returns the unread counts of users, with two statements for all. It reads the version first, so that counts are
-// never older than their version.
-func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]Counts, error) {
+// selectCounts returns the unread counts of users, with two statements for all users. It reads the version first, so
+// that counts are never older than their version.
+func selectCounts(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]Counts, error) {
 	all := make(map[accounts.ID]Counts, len(users))
 	for _, u := range users {
 		all[u] = Counts{Categories: map[string]int{}}
@@ -182,9 +182,9 @@ func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acco
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		c := Counts{Categories: map[string]int{}}
-		err := rows.Scan(&u, &c.Newest, &c.Seen, &c.Version)
+		err := rows.Scan(&u, &c.Newest, &c.ReadUpTo, &c.Version)
 		all[u] = c
-		unread = unread || c.Newest > c.Seen
+		unread = unread || c.Newest > c.ReadUpTo
 		return err
 	})
 	if err != nil || !unread {
@@ -202,21 +202,22 @@ func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acco
 	})
 }
 
-// mark moves the mark of a user forward, and reports whether it moved.
-func mark(ctx context.Context, tx *sqldb.Tx, user accounts.ID, upTo int64) (bool, error) {
+// updateMark moves the mark of a user forward, and reports whether it moved.
+func updateMark(ctx context.Context, tx *sqldb.Tx, user accounts.ID, upTo int64) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notice_lists SET seen = CASE WHEN newest < ? THEN newest ELSE ? END, version = version + 1 WHERE user_id = ? AND seen < ? AND seen < newest", upTo, upTo, user, upTo))
 }
 
-// increaseVersions increases the versions of users' lists, and locks them. Call it before a change of notices, because
-// number locks in that order too.
+// increaseVersions increases the versions of users' lists, and locks the lists. Call it before a change of notices:
+// assignNumbers also locks a list before its notices.
 func increaseVersions(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE notice_lists SET version = version + 1 WHERE user_id IN (?)", bun.List(users))
 	return err
 }
 
-// readOne marks one notice as read, and reports whether it was unread. It returns ErrNotice if there is none.
-func readOne(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (bool, error) {
-	n, err := one(ctx, tx, user, seq)
+// markRead marks one notice as read, and reports whether it was unread. It returns ErrNotice if the notice does not
+// exist.
+func markRead(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (bool, error) {
+	n, err := selectNotice(ctx, tx, user, seq)
 	if err != nil || n.Read != 0 {
 		return false, err
 	}
@@ -226,14 +227,14 @@ func readOne(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (bo
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notices SET read_at = ? WHERE user_id = ? AND seq = ? AND read_at = 0", tx.Now().UnixMilli(), user, seq))
 }
 
-// deleteTold deletes notices by user and source, and returns the users who had one.
-func deleteTold(ctx context.Context, tx *sqldb.Tx, list []Told) (users []accounts.ID, err error) {
-	for some := range slices.Chunk(list, atOnce/2) {
-		args := make([]any, 0, 2*len(some))
-		for _, t := range some {
-			args = append(args, t.User, t.Source)
+// deleteBySource deletes notices by user and source, and returns the users who had one.
+func deleteBySource(ctx context.Context, tx *sqldb.Tx, list []SourceKey) (users []accounts.ID, err error) {
+	for chunk := range slices.Chunk(list, batchSize/2) {
+		args := make([]any, 0, 2*len(chunk))
+		for _, key := range chunk {
+			args = append(args, key.User, key.Source)
 		}
-		where := sqldb.AnyOf("(user_id = ? AND source = ?)", len(some))
+		where := sqldb.AnyOf("(user_id = ? AND source = ?)", len(chunk))
 		found, err := sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT DISTINCT user_id FROM notices WHERE "+where, args...))
 		if err != nil {
 			return nil, err
@@ -255,32 +256,32 @@ func deleteTold(ctx context.Context, tx *sqldb.Tx, list []Told) (users []account
 // erase deletes all data of a user, in batches.
 func erase(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 	for {
-		list, err := sqldb.Column[int64](db.QueryContext(ctx, "SELECT seq FROM notices WHERE user_id = ? LIMIT ?", user, atOnce))
+		seqs, err := sqldb.Column[int64](db.QueryContext(ctx, "SELECT seq FROM notices WHERE user_id = ? LIMIT ?", user, batchSize))
 		if err != nil {
 			return err
 		}
-		if len(list) == 0 {
+		if len(seqs) == 0 {
 			break
 		}
-		if _, err := db.ExecContext(ctx, "DELETE FROM notices WHERE user_id = ? AND seq IN (?)", user, bun.List(list)); err != nil {
+		if _, err := db.ExecContext(ctx, "DELETE FROM notices WHERE user_id = ? AND seq IN (?)", user, bun.List(seqs)); err != nil {
 			return err
 		}
 	}
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, of := tx.ExecContext(ctx, "DELETE FROM announcement_users WHERE user_id = ?", user)
-		_, list := tx.ExecContext(ctx, "DELETE FROM notice_lists WHERE user_id = ?", user)
-		return cmp.Or(of, list)
+		_, usersErr := tx.ExecContext(ctx, "DELETE FROM announcement_users WHERE user_id = ?", user)
+		_, listErr := tx.ExecContext(ctx, "DELETE FROM notice_lists WHERE user_id = ?", user)
+		return cmp.Or(usersErr, listErr)
 	})
 }
 
-// deleteOld deletes notices from before a time, and expired ones, in batches.
+// deleteOld deletes notices that are older than before, and expired notices, in batches.
 func deleteOld(ctx context.Context, db *sqldb.DB, before, now time.Time) error {
-	for _, some := range []struct {
+	for _, rule := range []struct {
 		where string
 		until time.Time
 	}{{"at < ?", before}, {"expires > 0 AND expires < ?", now}} {
 		for {
-			rows, err := db.QueryContext(ctx, "SELECT user_id, seq FROM notices WHERE "+some.where+" LIMIT ?", some.until.UnixMilli(), atOnce)
+			rows, err := db.QueryContext(ctx, "SELECT user_id, seq FROM notices WHERE "+rule.where+" LIMIT ?", rule.until.UnixMilli(), batchSize)
 			var keys []any
 			err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 				var u accounts.ID

@@ -14,19 +14,19 @@ import (
 const announcementColumns = "id, texts, link, segment, listed, created, expires, state, total, done, delivered, place, started, ended"
 
 func (a Announcement) row() ([]any, error) {
-	said, textsErr := json.Marshal(a.Texts)
+	texts, textsErr := json.Marshal(a.Texts)
 	segment, segmentErr := json.Marshal(a.Segment)
-	return []any{a.ID, string(said), a.Link, string(segment), a.Listed, sqldb.MillisOrZero(a.Created), sqldb.MillisOrZero(a.Expires), string(a.State), a.Total, a.Done, a.Delivered, a.place, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended)}, errors.Join(textsErr, segmentErr)
+	return []any{a.ID, string(texts), a.Link, string(segment), a.Listed, sqldb.MillisOrZero(a.Created), sqldb.MillisOrZero(a.Expires), string(a.State), a.Total, a.Done, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended)}, errors.Join(textsErr, segmentErr)
 }
 
 func scanAnnouncement(rows *sql.Rows) (a Announcement, err error) {
-	var said, segment []byte
+	var texts, segment []byte
 	var created, expires, started, ended int64
-	if err := rows.Scan(&a.ID, &said, &a.Link, &segment, &a.Listed, &created, &expires, &a.State, &a.Total, &a.Done, &a.Delivered, &a.place, &started, &ended); err != nil {
+	if err := rows.Scan(&a.ID, &texts, &a.Link, &segment, &a.Listed, &created, &expires, &a.State, &a.Total, &a.Done, &a.Delivered, &a.lastUser, &started, &ended); err != nil {
 		return a, err
 	}
 	a.Created, a.Expires, a.Started, a.Ended = sqldb.TimeOrZero(created), sqldb.TimeOrZero(expires), sqldb.TimeOrZero(started), sqldb.TimeOrZero(ended)
-	return a, errors.Join(json.Unmarshal(said, &a.Texts), json.Unmarshal(segment, &a.Segment))
+	return a, errors.Join(json.Unmarshal(texts, &a.Texts), json.Unmarshal(segment, &a.Segment))
 }
 
 func insertAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
@@ -41,11 +41,11 @@ func insertAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error
 // updateAnnouncement stores the progress of a locked announcement.
 func updateAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
 	_, err := tx.ExecContext(ctx, "UPDATE announcements SET state = ?, done = ?, delivered = ?, place = ?, started = ?, ended = ? WHERE id = ?",
-		string(a.State), a.Done, a.Delivered, a.place, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended), a.ID)
+		string(a.State), a.Done, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended), a.ID)
 	return err
 }
 
-// selectAnnouncement returns ErrAnnouncement if there is none.
+// selectAnnouncement returns an announcement, or ErrAnnouncement.
 func selectAnnouncement(ctx context.Context, q sqldb.Querier, id AnnouncementID, lock string) (Announcement, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE id = ?"+lock, id)
 	return firstAnnouncement(sqldb.Collect(rows, err, scanAnnouncement))
@@ -68,7 +68,7 @@ func nextAnnouncement(ctx context.Context, q sqldb.Querier) (AnnouncementID, err
 	return a.ID, err
 }
 
-// announcementsOf returns the existing ones of some announcements.
+// announcementsOf returns announcements by id. It omits those that do not exist.
 func announcementsOf(ctx context.Context, q sqldb.Querier, list []any) (map[AnnouncementID]Announcement, error) {
 	found := map[AnnouncementID]Announcement{}
 	if len(list) == 0 {
@@ -89,24 +89,24 @@ func latestAnnouncements(ctx context.Context, q sqldb.Querier, n int) ([]Announc
 
 // insertListed stores the recipients of an announcement, which are sorted and unique.
 func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []accounts.ID) error {
-	for some := range slices.Chunk(users, atOnce) {
-		args := make([]any, 0, 2*len(some))
-		for _, u := range some {
+	for chunk := range slices.Chunk(users, batchSize) {
+		args := make([]any, 0, 2*len(chunk))
+		for _, u := range chunk {
 			args = append(args, id, u)
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO announcement_users (announcement, user_id) VALUES "+sqldb.Tuples(2, len(some)), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO announcement_users (announcement, user_id) VALUES "+sqldb.Tuples(2, len(chunk)), args...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// listedBehind returns up to n recipients after a given one.
-func listedBehind(ctx context.Context, q sqldb.Querier, id AnnouncementID, after accounts.ID, n int) ([]accounts.ID, error) {
+// selectListedAfter returns up to n listed recipients after a user.
+func selectListedAfter(ctx context.Context, q sqldb.Querier, id AnnouncementID, after accounts.ID, n int) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM announcement_users WHERE announcement = ? AND user_id > ? ORDER BY user_id LIMIT ?", id, after, n))
 }
 
-// deleteListed deletes the recipients.
+// deleteListed deletes the listed recipients of an announcement.
 func deleteListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM announcement_users WHERE announcement = ?", id)
 	return err

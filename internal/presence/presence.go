@@ -40,7 +40,7 @@ func parseWish(name string) (Status, error) {
 
 // The errors of the domain.
 var (
-	ErrWish    = errs.New(errs.Invalid, "presence.wish_invalid", "The status is not valid. Use online, away or busy.")
+	ErrWish    = errs.New(errs.Invalid, "presence.wish_invalid", "The status is invalid. Use online, away or busy.")
 	ErrTooMany = errs.New(errs.Invalid, "presence.too_many_asked", "Request at most 200 users at once.")
 	ErrStore   = errs.New(errs.Unavailable, "presence.store_away", "Presence is unavailable. Please try again.").Retry(2 * time.Second)
 )

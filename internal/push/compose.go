@@ -45,7 +45,7 @@ type facts struct {
 	readers map[accounts.ID]reader
 	waiting map[messaging.Place]messaging.UnreadChat
 	wishes  map[groups.Seat]groups.Notify
-	notices map[notices.Place]notices.Notice
+	notices map[notices.SeqKey]notices.Notice
 	names   map[accounts.ID]string // of authors and actors; nil if they could not be read
 }
 
@@ -53,13 +53,13 @@ type facts struct {
 func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts.ID]reader) (f facts, err error) {
 	f = facts{readers: about, names: map[accounts.ID]string{}}
 	var chats []messaging.Place
-	var notified []notices.Place
+	var notified []notices.SeqKey
 	seen := map[messaging.Place]bool{}
 	for _, d := range list {
 		chat := messaging.Place{User: d.job.User, Conv: d.job.Conv}
 		switch {
 		case d.job.Notice != 0:
-			notified = append(notified, notices.Place{User: d.job.User, Seq: d.job.Notice})
+			notified = append(notified, notices.SeqKey{User: d.job.User, Seq: d.job.Notice})
 		case !seen[chat]: // a user with two devices has two jobs
 			seen[chat] = true
 			chats = append(chats, chat)
@@ -182,7 +182,7 @@ var saying = map[string]string{
 
 // composeNotice returns the push of a notice. Refusals are not pushed.
 func (f facts) composeNotice(p *api.Push, j job, to reader) (ok bool, err error) {
-	n, ok := f.notices[notices.Place{User: j.User, Seq: j.Notice}]
+	n, ok := f.notices[notices.SeqKey{User: j.User, Seq: j.Notice}]
 	if !ok || !to.choice.wants(n.Kind) {
 		return false, nil
 	}

@@ -253,9 +253,9 @@ func (w *world) UnreadChats(_ context.Context, places []messaging.Place) (map[me
 	return all, nil
 }
 
-func (w *world) Pending(_ context.Context, places []notices.Place) (map[notices.Place]notices.Notice, error) {
+func (w *world) Pending(_ context.Context, places []notices.SeqKey) (map[notices.SeqKey]notices.Notice, error) {
 	w.asked++
-	all := map[notices.Place]notices.Notice{}
+	all := map[notices.SeqKey]notices.Notice{}
 	for _, p := range places {
 		if w.read {
 			continue

@@ -41,7 +41,7 @@ type Chats interface {
 // Notices returns the notices of users; *notices.Service implements it.
 type Notices interface {
 	// Pending returns the listed and unread ones of some notices.
-	Pending(ctx context.Context, places []notices.Place) (map[notices.Place]notices.Notice, error)
+	Pending(ctx context.Context, places []notices.SeqKey) (map[notices.SeqKey]notices.Notice, error)
 }
 
 // Config configures the domain.
@@ -234,7 +234,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(erase(ctx, s.db, user))
 }
 
-// Notices enqueues pushes of new notices in their transaction. It is a notices.Config.Pushes.
+// Notices enqueues pushes of new notices in their transaction. It is a notices.Config.EnqueuePushes.
 func (s *Service) Notices(ctx context.Context, tx *sqldb.Tx, fresh []notices.Notice) (err error) {
 	defer errs.Wrap(&err, "push.Notices")
 	users := make([]accounts.ID, len(fresh))

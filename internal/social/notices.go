@@ -15,7 +15,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 	if s.notices == nil {
 		return nil
 	}
-	var ended []notices.Told
+	var ended []notices.SourceKey
 	var entries []notices.Entry
 	entry := func(kind string, to, about accounts.ID, source string, r Request) {
 		entries = append(entries, notices.Entry{User: to, Kind: kind, Source: source, About: about,
@@ -24,7 +24,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 	for _, r := range d.closed {
 		source := "request:" + r.ID.String()
 		if r.State != Expired {
-			ended = append(ended, notices.Told{User: r.To, Source: source})
+			ended = append(ended, notices.SourceKey{User: r.To, Source: source})
 		}
 		switch r.State {
 		case Accepted:

@@ -156,7 +156,7 @@ func TestOfAnErasedUserNoDayHasTheId(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := a.kept.Between(t.Context(), a.redis, activity.Settings{}, activity.Span{First: today - 7, Last: today})
+		n, err := a.kept.CountBetween(t.Context(), a.redis, activity.Settings{}, activity.Span{First: today - 7, Last: today})
 		if err != nil || n != (activity.Count{Actives: 2, Exact: true}) {
 			t.Errorf("the range has %s, %v; want 2", fmt.Sprint(n), err)
 		}

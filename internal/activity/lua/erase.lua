@@ -1,9 +1,9 @@
--- erase: replaces a user by a stand-in in a set and keeps its TTL. A set with one member is never empty, so that it is
--- not created again without a TTL.
+-- erase: replace a user by a random id in a set. The id is added before the user is removed, so that the set is never
+-- empty and keeps its TTL.
 --
 -- KEYS[1] set of users
 -- ARGV[1] user
--- ARGV[2] stand-in
+-- ARGV[2] random id
 --
 -- Returns 1 if the user was in the set, else 0.
 if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 0 then return 0 end

@@ -1,9 +1,9 @@
--- estimate: adds users to a HyperLogLog and sets its TTL in one step, because a process that dies between the two would
--- leave a key forever.
+-- estimate: add users to a HyperLogLog and set its TTL in one step. If a process died between two steps, the key would
+-- never expire.
 --
 -- KEYS[1] HyperLogLog
--- ARGV[1] life         ms
--- ARGV[2] …            users
+-- ARGV[1] TTL in milliseconds
+-- ARGV[2] …  users
 --
 -- Returns 1 if the estimate may have changed, else 0.
 local changed = redis.call('PFADD', KEYS[1], unpack(ARGV, 2))

@@ -20,14 +20,14 @@ var chinese = map[string]string{
 	"Checksum Mismatch":        "校验和不匹配",
 
 	// Package notices.
-	"There is no such notice.":                               "没有这条通知。",
-	"Notices cannot be reached right now. Please try again.": "暂时无法读取通知，请重试。",
-	"There is no such announcement.":                         "没有这条公告。",
-	"An announcement has a title of 1 to 100, and a text of at most 2,000 printable characters, in at least one language.": "公告至少要有一种语言的内容：标题 1 到 100 个、正文最多 2,000 个可打印字符。",
-	"has a language that is no BCP 47 tag":                                             "含有不是 BCP 47 标签的语言",
-	"A link is an https address, or a path of this server, of at most 500 characters.": "链接须是 https 地址或本服务器的路径，最多 500 个字符。",
-	"An announcement lives between a minute and a year.":                               "公告的有效期为一分钟到一年。",
-	"Nobody is in this segment.":                                                       "没有用户符合此范围。",
+	"There is no such notice.":                                         "没有这条通知。",
+	"Notices are unavailable. Please try again.":                       "通知服务暂不可用，请重试。",
+	"There is no such announcement.":                                   "没有这条公告。",
+	"The title needs 1 to 100 characters, the text at most 2,000.":     "标题须为 1 到 100 个字符，正文最多 2,000 个字符。",
+	"has a language that is not a BCP 47 tag":                          "含有不是 BCP 47 标签的语言",
+	"Invalid link. Use https or a local path, at most 500 characters.": "链接无效，请使用 https 地址或本站路径，最多 500 个字符。",
+	"The lifetime is invalid. Use one minute to one year.":             "公告有效期无效，请设为一分钟到一年。",
+	"No user matches this segment. Choose another one.":                "没有符合条件的用户，请更换用户分段。",
 
 	// Package push.
 	"The endpoint must be an https address of a push service.": "推送端点须是推送服务的 https 地址。",
@@ -52,8 +52,8 @@ var chinese = map[string]string{
 	"A device was logged out, because a token of it was used twice.": "检测到某设备的登录凭证被重复使用，已将该设备退出登录。",
 
 	// Package activity.
-	"Days are counted approximately (activity.count), so nothing says who was active, and there is no retention.": "活跃用户是近似统计的（activity.count），没有名单，因此无法计算留存。",
-	"A range begins before it ends, and is within the last 30 days.":                                              "起始日不得晚于结束日，且须在最近 30 天之内。",
+	"Retention needs exact counts. Set activity.count to exact.":      "留存需要精确统计，请将 activity.count 设为 exact。",
+	"The range is invalid. Choose two dates within the last 30 days.": "日期范围无效，请选择最近 30 天内的起止日期。",
 
 	// Package rooms.
 	"There is no such room.":                                         "房间不存在。",
@@ -336,10 +336,10 @@ var chinese = map[string]string{
 	"You have blocked the maximum number of users. Unblock one first.":       "黑名单已满，请先解除一些。",
 	"Friends are unavailable. Please try again.":                             "好友服务暂不可用，请重试。",
 
-	"The status is not valid. Use online, away or busy.": "状态无效，请使用在线、离开或忙碌。",
-	"Request at most 200 users at once.":         "一次最多查询 200 位用户。",
-	"Presence is unavailable. Please try again.": "在线状态服务暂不可用，请重试。",
-	"is not online, away or busy":                "不是在线、离开或忙碌",
+	"The status is invalid. Use online, away or busy.": "状态无效，请使用在线、离开或忙碌。",
+	"Request at most 200 users at once.":               "一次最多查询 200 位用户。",
+	"Presence is unavailable. Please try again.":       "在线状态服务暂不可用，请重试。",
+	"is not online, away or busy":                      "不是在线、离开或忙碌",
 
 	"There is no such chat.":                                                "没有这个会话。",
 	"You cannot chat with yourself.":                                        "不能和自己聊天。",
