@@ -257,7 +257,7 @@ func address(i int) string { return fmt.Sprintf("person%d@example.org", i) }
 // friend returns the k-th friend of the i-th user.
 func (n *node) friend(i, k int) accounts.ID { return n.people[(i+1+k)%users] }
 
-// logIn logs the next user in, from a separate household.
+// logIn logs the next user in, from a separate client network.
 func (n *node) logIn(ctx context.Context) (accounts.Tokens, error) {
 	i := int(n.nextOne.Add(1)-1) % users
 	return n.accounts.Login(ctx, accounts.Login{Email: address(i), Password: password, Device: "bench", IP: fmt.Sprintf("10.%d.%d.1", i>>8, i&0xff)})

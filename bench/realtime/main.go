@@ -135,8 +135,8 @@ func files(need uint64) error {
 	return nil
 }
 
-// stoa starts the server. All clients are on this machine. With a trusted proxy they do not count as one household,
-// which may have fewer connections.
+// stoa starts the server. All clients are on this machine. With a trusted proxy they do not count as one client
+// network, which may have fewer connections.
 func (b *bench) stoa(redisURL string) (*servers.Program, error) {
 	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", redisURL, "--log", "error", "--dev", "--no-limits",
 		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "50000", "--groups-members", "5000"))

@@ -90,8 +90,8 @@ func TestLogin_RightPasswordsThatWaitDoNotCount(t *testing.T) {
 	})
 }
 
-// A household that tries one password with many addresses is stopped, and a successful log-in in between does not reset
-// the count.
+// A client network that tries one password with many addresses is stopped, and a successful log-in in between does not
+// reset the count.
 func TestLock_ClientNetworkLimitForAllAddresses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{ClientNetFails: 20}})
@@ -327,7 +327,7 @@ func TestLock_RefusedTryCountsNowhere(t *testing.T) {
 		want := []string{"", "1"}
 		for range 20 {
 			if err := w.from("203.0.113.9", "ann@example.org", "correct horse"); !errors.Is(err, ErrLocked) {
-				t.Fatalf("from an unknown household: got %v, want ErrLocked", err)
+				t.Fatalf("from an unknown client network: got %v, want ErrLocked", err)
 			}
 			if got := counts(); !slices.Equal(got, want) {
 				t.Fatalf("counted %q, want %q", got, want)

@@ -11,8 +11,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// RequestCode mails a code for a purpose to an address and returns the lifetime of the code. household is the caller's,
-// see [clientnet.From]. The response is the same whether or not the address has an account; only the mail differs.
+// RequestCode mails a code for a purpose to an address and returns the lifetime of the code. clientNet is the client
+// network of the caller, see [clientnet.From]. The response is the same whether or not the address has an account; only
+// the mail differs.
 func (s *Service) RequestCode(ctx context.Context, email, purpose, clientNet string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")
 	if err := s.ownSignIn(); err != nil {

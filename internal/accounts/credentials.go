@@ -168,7 +168,7 @@ type Reset struct {
 	Code     string // proves the address
 	Password string // the new one
 
-	Household string // the caller's client network, see [clientnet.From]
+	ClientNet string // the caller's client network, see [clientnet.From]
 }
 
 // ResetPassword sets the password of the account whose address the code proves. It logs out all devices, unlocks log-in
@@ -185,11 +185,11 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if r.Password, err = newPassword(r.Password, e.Given); err != nil {
 		return err
 	}
-	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForResetPassword}, r.Code, r.Household)
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForResetPassword}, r.Code, r.ClientNet)
 	if err != nil {
 		return asKind(err)
 	}
-	hash, err := s.hash(ctx, r.Household, r.Password)
+	hash, err := s.hash(ctx, r.ClientNet, r.Password)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 		if after, err = setPassword(ctx, tx, now.User, hash); err != nil {
 			return err
 		}
-		return s.write(ctx, tx, c.ID, DeviceID{}, trail.PasswordReset, r.Household)
+		return s.write(ctx, tx, c.ID, DeviceID{}, trail.PasswordReset, r.ClientNet)
 	}, PasswordChanged.Of(s.caches.Runtime, c.ID)...)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (s *Service) credentialRoutes(a *web.API) {
 }
 
 func (s *Service) postPassword(ctx context.Context, in *web.Body[api.PasswordReset]) (*web.Empty, error) {
-	return &web.Empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: clientnet.From(ctx)})
+	return &web.Empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, ClientNet: clientnet.From(ctx)})
 }
 
 func (s *Service) putPassword(ctx context.Context, caller Caller, in *web.Body[api.PasswordChange]) (*web.Empty, error) {

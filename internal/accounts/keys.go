@@ -40,15 +40,15 @@ var (
 
 	loginFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "wrong passwords and codes of an address from unknown households", InvalidatedBy: []string{"another password"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes of an address from unknown client networks", InvalidatedBy: []string{"another password"}, MaxBytes: 8})
 
 	loginFailFromKeys = keyspace.Def2[keyspace.Hashed, keyspace.Hashed](Keys, "limit:login_fail:{email}:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "wrong passwords and codes of an address from one household; at the limit log-in is locked there", InvalidatedBy: []string{"log-in", "another password"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes of an address from one client network; at the limit log-in is locked there", InvalidatedBy: []string{"log-in", "another password"}, MaxBytes: 8})
 
 	clientNetFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(clientNetLife),
-		keyspace.Doc{Purpose: "wrong passwords and codes from one household, for all addresses", MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes from one client network, for all addresses", MaxBytes: 8})
 
 	confirmFailKeys = keyspace.Def2[ID, DeviceID](Keys, "limit:confirm_fail:{uid}:{device}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),

@@ -62,8 +62,8 @@ type Limits struct {
 	CodesPerDay    int           `koanf:"codes_per_day" default:"10" help:"codes mailed to one address for one purpose per day"`
 	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes requested from one client network (IPv4 address, IPv6 /64) per hour"`
 	Codes          int           `koanf:"codes" default:"10000" help:"codes mailed by the whole deployment per hour; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
-	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong codes per hour; after that, codes are accepted only from known households of the account; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
-	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one client network (IPv4 address, IPv6 /64); ten times as many lock it for all households that it has not logged in from"`
+	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong codes per hour; after that, codes are accepted only from known client networks of the account; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
+	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one client network (IPv4 address, IPv6 /64); ten times as many lock it for all client networks that it has not logged in from"`
 	ClientNetFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one client network, for all addresses, until it has paused for an hour"`
 	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long log-in stays locked, at most a day"`
 }

@@ -55,7 +55,7 @@ type Config struct {
 	SecretPrevious string          `koanf:"secret_previous" secret:"true" help:"the other secret while secret is rotated: what it has signed is accepted; read from the data folder with secret"`
 	Dev            string          `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
 	Log            obs.Log         `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
-	AccessLog      bool            `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, household, user and request id; never a query, a header or a body"`
+	AccessLog      bool            `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, network, user and request id; never a query, a header or a body"`
 	Limits         bool            `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
 	Origins        origin.Patterns `koanf:"origins" help:"web origins whose scripts may call the API and open sockets: https://app.example.org, https://*.example.org, capacitor://localhost"`
 	TrustProxy     []netip.Prefix  `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`

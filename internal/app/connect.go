@@ -313,7 +313,8 @@ func checkBucket(ctx context.Context, setting string) Check {
 	return check
 }
 
-// checkFiles compares the open files that this user's processes may have with the sockets allowed for one household.
+// checkFiles compares the open files that this user's processes may have with the sockets allowed for one client
+// network.
 func (c Config) checkFiles(context.Context) []Check {
 	can := web.CapacityOf(c.SQLConns)
 	check := Check{Setting: "gateway.max_from", Found: fmt.Sprintf("%d connections, of which %d sockets and streams", can.Conns, can.Lasting)}

@@ -909,7 +909,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 	for range w.cfg.MaxFrom {
 		w.must(from("192.0.2.1"))
 	}
-	w.fails("one more viewer of a household", from("192.0.2.1"), ErrTooMany)
+	w.fails("one more viewer of a client network", from("192.0.2.1"), ErrTooMany)
 	for range 27 - 1 - mostOfUser - 1 - w.cfg.MaxFrom {
 		w.must(from("192.0.2.2"))
 	}
@@ -956,7 +956,7 @@ func TestViewers_CountedByUserOrClientNetwork(t *testing.T) {
 		want   int
 	}{
 		{"a guest", guest, accounts.DeviceID{}, http.StatusCreated},
-		{"another guest of the household", ids.New[world]().String(), accounts.DeviceID{}, http.StatusTooManyRequests},
+		{"another guest of the client network", ids.New[world]().String(), accounts.DeviceID{}, http.StatusTooManyRequests},
 		{"a member", bob.User.String(), bob.Device, http.StatusCreated},
 		{"another member", eve.User.String(), eve.Device, http.StatusCreated},
 	} {

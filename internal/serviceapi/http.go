@@ -182,7 +182,7 @@ func (s Service) postTokens(ctx context.Context, key *servicekeys.Caller, in *st
 	Body api.ServiceTokens
 }) (out *web.Body[api.Tokens], err error) {
 	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
-		// The address of the device is unknown. The backend's own address must not become a known household of the
+		// The address of the device is unknown. The backend's own address must not become a known client network of the
 		// account.
 		t, err := s.Accounts.SignIn(ctx, id, accounts.Login{Device: in.Body.Device, Session: web.NewID[accounts.Session](ctx)})
 		if err == nil {

@@ -374,7 +374,7 @@ func TestBinaryFramesOnEitherKindOfSocketChangeNothing(t *testing.T) {
 	})
 }
 
-func TestAHouseholdHasSoManySocketsAtOnce(t *testing.T) {
+func TestSockets_LimitPerClientNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFrames(t, func(c *app.Config) { c.Gateway.MaxFrom = 3 })
 		var refusal api.Problem

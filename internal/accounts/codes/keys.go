@@ -20,15 +20,15 @@ func (Purpose) SegmentForm() keyspace.Form {
 var (
 	triesKeys = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
 		keyspace.UpTo(MaxLife),
-		keyspace.Doc{Purpose: "tries of a verification code from one household; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "tries of a verification code from one client network; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
 
 	minuteKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1m:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Minute),
-		keyspace.Doc{Purpose: "codes requested for an address and purpose, per minute; separate for each known household", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes requested for an address and purpose, per minute; separate for each known client network", MaxBytes: 8})
 
 	dayKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:24h:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "codes requested for an address and purpose, per day; separate for each known household", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes requested for an address and purpose, per day; separate for each known client network", MaxBytes: 8})
 
 	hourKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),

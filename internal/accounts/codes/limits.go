@@ -63,7 +63,7 @@ func (s *Service) countWrong(ctx context.Context, network string, key keyspace.C
 		return false
 	}
 	if s.suspensions.add(network, s.db.Now(), res.Reset) {
-		s.log.Warn("accounts: too many wrong codes, unknown households suspended", "network", cmp.Or(network, "all"), "limit", most, "for", res.Reset)
+		s.log.Warn("accounts: too many wrong codes, unknown client networks suspended", "network", cmp.Or(network, "all"), "limit", most, "for", res.Reset)
 	}
 	return true
 }

@@ -31,7 +31,7 @@ type Config struct {
 	Limits Limits
 
 	// Knows reports whether the account of an address has been used from a client network.
-	Knows func(ctx context.Context, e emails.Address, household string) (bool, error)
+	Knows func(ctx context.Context, e emails.Address, clientNet string) (bool, error)
 
 	// Owner returns the address of its account in the owner's spelling, or "" if there is none or it is the account of
 	// except.
@@ -48,7 +48,7 @@ type Service struct {
 	mac      MAC
 	life     time.Duration
 	limits   Limits
-	knows    func(ctx context.Context, e emails.Address, household string) (bool, error)
+	knows    func(ctx context.Context, e emails.Address, clientNet string) (bool, error)
 	owner    func(ctx context.Context, q sqldb.Querier, email, except string) (string, error)
 
 	suspensions suspensions
@@ -74,8 +74,9 @@ func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 	return codes
 }
 
-// Send creates a code, replaces an earlier one, and enqueues its mail. A code that was requested from a known household
-// is not replaced: requests of strangers are then counted but not mailed. It returns ErrTooMany if a limit is reached.
+// Send creates a code, replaces an earlier one, and enqueues its mail. A code that was requested from a known client
+// network is not replaced: requests of strangers are then counted but not mailed. It returns ErrTooMany if a limit is
+// reached.
 func (s *Service) Send(ctx context.Context, p Proof, clientNet string) error {
 	known, err := s.knows(ctx, p.Email, clientNet)
 	if err != nil {
@@ -112,8 +113,8 @@ func (s *Service) meter(p Proof, clientNet string) attempts.Meter {
 }
 
 // Check counts a try from a client network and compares the code. It does not consume the code: the transaction of its
-// purpose does, see [Code.Consume]. While codes are suspended, the account of the address must know the household, even
-// if the caller is logged in: otherwise an attacker with many accounts could guess codes of ever new addresses. It
+// purpose does, see [Code.Consume]. While codes are suspended, the account of the address must know the client network,
+// even if the caller is logged in: otherwise an attacker with many accounts could guess codes of ever new addresses. It
 // returns ErrWrong or ErrSuspended.
 func (s *Service) Check(ctx context.Context, p Proof, code, from string) (Code, error) {
 	network := clientnet.Network(from)

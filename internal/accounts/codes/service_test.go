@@ -146,14 +146,14 @@ func TestLimits_NetworkHasATenth(t *testing.T) {
 		w.known[ann.Email.Key] = home
 		code := w.ask(ann, home)
 		if err := check(ann, code, home); err != nil {
-			t.Errorf("from a household that the account knows: %v", err)
+			t.Errorf("from a client network that the account knows: %v", err)
 		}
 		if err := check(ann, code, from(5, 1)); !errors.Is(err, ErrSuspended) {
-			t.Errorf("from a household that the account does not know: got %v, want ErrSuspended", err)
+			t.Errorf("from a client network that the account does not know: got %v, want ErrSuspended", err)
 		}
 		moving := Proof{who("anna").Email, ForChangeEmail, "V1StGXR8_Z5j"}
 		if err := check(moving, w.ask(moving, home), home); !errors.Is(err, ErrSuspended) {
-			t.Errorf("for an address that is to be an account's, from a household that the account knows: got %v, want ErrSuspended", err)
+			t.Errorf("for an address that is to be an account's, from a client network that the account knows: got %v, want ErrSuspended", err)
 		}
 	})
 }

@@ -69,8 +69,8 @@ func upsert(ctx context.Context, tx *sqldb.Tx, c Code, expires time.Time) error 
 }
 
 // try counts a try from a client network and returns the hash to compare with, or "" if there is no valid code. It
-// counts before the comparison: of a thousand concurrent guesses five are checked. A code of a household counts the
-// tries from there separately.
+// counts before the comparison: of a thousand concurrent guesses five are checked. A code of a client network counts
+// the tries from there separately.
 func try(ctx context.Context, db *sqldb.DB, c Code, clientNet string) (codeHash string, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		codeHash = ""
