@@ -89,7 +89,7 @@ func (s *Service) countedMatch(ctx context.Context, a attempt, asker string, try
 func (s *Service) count(ctx context.Context, a attempt, try func() error) error {
 	var taken []attempts.Meter
 	for _, meters := range [][]attempts.Meter{a.first, a.then} {
-		allowed, left, err := s.attempts.Take(ctx, meters, s.db.Now())
+		allowed, left, err := s.attempts.Count(ctx, meters, s.db.Now())
 		if err != nil || !allowed { // no secret was checked
 			s.attempts.Settle(ctx, nil, taken)
 		}

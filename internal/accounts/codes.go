@@ -76,13 +76,13 @@ func (s *Service) knows(ctx context.Context, e emails.Address, clientNet string)
 
 // checkOwnCode is [codes.Service.Check] for a code to the user's own address. where is the name of the code in the
 // request.
-func (s *Service) checkOwnCode(ctx context.Context, u User, p codes.Purpose, code, clientNet, where string) (codes.Code, error) {
+func (s *Service) checkOwnCode(ctx context.Context, u User, p codes.Purpose, code, clientNet, field string) (codes.Code, error) {
 	if code == "" {
-		return codes.Code{}, codes.ErrWrong.On(where, "is needed: ask for it at the address of the account")
+		return codes.Code{}, codes.ErrWrong.On(field, "is needed: ask for it at the address of the account")
 	}
 	c, err := s.codes.Check(ctx, u.proves(p), code, clientNet)
 	if errors.Is(err, codes.ErrWrong) {
-		err = codes.Wrong(where)
+		err = codes.Wrong(field)
 	}
 	return c, asKind(err)
 }

@@ -46,7 +46,7 @@ func (s *Service) confirmAgain(ctx context.Context, user ID, device DeviceID, c 
 // confirm checks the current password of a logged-in user. It accepts any text if no password is set. Wrong passwords
 // are counted per device. The result may be outdated when it is used: see unchanged. where is the name of the password
 // in the request.
-func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, password, where string) (credential, error) {
+func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, password, field string) (credential, error) {
 	c, err := credentialOf(ctx, s.db, user)
 	if err != nil {
 		return credential{}, asKind(err)
@@ -55,12 +55,12 @@ func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, passwor
 		return c, nil
 	}
 	if password == "" {
-		return credential{}, ErrPasswordWrong.On(where, "is needed")
+		return credential{}, ErrPasswordWrong.On(field, "is needed")
 	}
 	return c, s.countedMatch(ctx, s.confirmAttempt(user, device, clientnet.From(ctx)), user.String(), func() error {
 		ok, err := s.matches(password, c.passwordHash)
 		if err == nil && !ok {
-			err = ErrPasswordWrong.On(where, "is not the password in force")
+			err = ErrPasswordWrong.On(field, "is not the password in force")
 		}
 		return err
 	})

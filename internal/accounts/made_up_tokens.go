@@ -23,8 +23,8 @@ type strays struct {
 	counts map[string]int
 }
 
-// note counts a token.
-func (s *strays) note(clientNet string, now time.Time) {
+// count counts a token.
+func (s *strays) count(clientNet string, now time.Time) {
 	if clientNet == "" {
 		return
 	}

@@ -74,15 +74,15 @@ func (m mint) mac(label string, parts ...string) []byte {
 // pair derives the next tokens of a device from the seed and the nonce of the session. The seed is the presented
 // refresh token, or random bytes at log-in. Without the server's secret neither token can be computed from the other.
 func (m mint) pair(user ID, device DeviceID, seed, nonce string) (access, refresh string) {
-	who := user.String() + "." + device.String()
-	return accessPrefix + who + "." + m.vouched("issued access", who, m.mac("access", who, seed, nonce)[:16]),
-		refreshPrefix + who + "." + m.vouched("issued", who, m.mac("refresh", who, seed, nonce)[:16])
+	subject := user.String() + "." + device.String()
+	return accessPrefix + subject + "." + m.vouched("issued access", subject, m.mac("access", subject, seed, nonce)[:16]),
+		refreshPrefix + subject + "." + m.vouched("issued", subject, m.mac("refresh", subject, seed, nonce)[:16])
 }
 
 // vouched returns a secret whose second half authenticates the first half, so that an old token can still be
 // recognized, see [mint.issued].
-func (m mint) vouched(label, who string, half []byte) string {
-	return base64.RawURLEncoding.EncodeToString(append(half[:16:16], m.mac(label, who, string(half))[:16]...))
+func (m mint) vouched(label, subject string, half []byte) string {
+	return base64.RawURLEncoding.EncodeToString(append(half[:16:16], m.mac(label, subject, string(half))[:16]...))
 }
 
 // issued reports whether this server ever issued the refresh token. It distinguishes a replayed token from a guess:
@@ -105,8 +105,8 @@ func (s *Service) issuedAccess(t token) bool {
 
 func (m mint) vouches(label string, t token) bool {
 	secret, err := base64.RawURLEncoding.DecodeString(t.text[tokenLen-secretLen:])
-	who := t.user.String() + "." + t.device.String()
-	return err == nil && len(secret) == 32 && hmac.Equal(secret[16:], m.mac(label, who, string(secret[:16]))[:16])
+	subject := t.user.String() + "." + t.device.String()
+	return err == nil && len(secret) == 32 && hmac.Equal(secret[16:], m.mac(label, subject, string(secret[:16]))[:16])
 }
 
 // undoToken returns the token of a link that undoes a change of address.

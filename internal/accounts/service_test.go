@@ -593,7 +593,7 @@ func TestPreviousSecret_ItsTokensAreAccepted(t *testing.T) {
 			t.Errorf("a repeated refresh: got another pair, or %v", err)
 		}
 		for range maxStrays {
-			w.strays.note("192.0.2.9/32", w.db.Now())
+			w.strays.count("192.0.2.9/32", w.db.Now())
 		}
 		crowded := context.WithValue(t.Context(), clientnet.Key{}, func() string { return "192.0.2.9/32" })
 		if _, err := w.Verify(crowded, next.Access); err != nil {

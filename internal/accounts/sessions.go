@@ -90,7 +90,7 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	}
 	switch {
 	case errors.Is(err, cache.ErrNotFound) || errors.Is(err, ErrNoSession) || err == nil && !sameHash(held.Hash, h):
-		s.strays.note(clientnet.FromFar(ctx), now)
+		s.strays.count(clientnet.FromFar(ctx), now)
 		return Caller{}, ErrToken
 	case err != nil:
 		return Caller{}, fmt.Errorf("accounts.Verify: %w", loadError(ctx, err))

@@ -105,7 +105,7 @@ const activePage = 1000
 func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err error) {
 	seen := make(map[ID]bool, n)
 	before := int64(math.MaxInt64)
-	for looked := 0; len(ids) < n && looked < 10*n; looked += activePage {
+	for scanned := 0; len(ids) < n && scanned < 10*n; scanned += activePage {
 		rows, err := q.QueryContext(ctx, "SELECT user_id, refresh_expires FROM sessions WHERE refresh_expires < ? ORDER BY refresh_expires DESC LIMIT ?", before, activePage)
 		got := 0
 		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -124,9 +124,9 @@ func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err 
 	return ids, nil
 }
 
-// selectClocks adds the calendars of the existing users of up to idsPerStatement ids. If there are many ids in order, as in a
-// pass over all users, it reads the users from the first to the last id: that is a tenth of the work of finding each.
-// If the range has far more users than ids, it finds each of the rest.
+// selectClocks adds the calendars of the existing users of up to idsPerStatement ids. If there are many ids in order,
+// as in a pass over all users, it reads the users from the first to the last id: that is a tenth of the work of finding
+// each. If the range has far more users than ids, it finds each of the rest.
 func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]civil.Clock) error {
 	const columns = "id, zone, zone_next, zone_from"
 	if len(ids) >= minRangeIDs && slices.IsSortedFunc(ids, ID.Compare) {

@@ -236,8 +236,8 @@ func (a *App) readiness(ctx context.Context) readiness {
 		case "sql":
 			if since := a.db.Away(); !since.IsZero() {
 				p.Degraded = "away since " + since.Format(time.RFC3339) + ": " + a.db.Reason()
-			} else if why := a.db.Refuses(); why != "" {
-				p.Degraded = "refuses writes: " + why
+			} else if cause := a.db.Refuses(); cause != "" {
+				p.Degraded = "refuses writes: " + cause
 			}
 		case "checkin":
 			p.Degraded = a.checkin.Degraded()

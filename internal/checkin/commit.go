@@ -292,7 +292,7 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) error {
 	now := s.now()
 	expected := make([]*streak.Record, len(reqs))
-	told := make([]*ranking.Placement, len(reqs)) // the moves that were sent, by the expectation
+	sent := make([]*ranking.Placement, len(reqs)) // the moves that were sent, by the expectation
 	ms := ranking.Moves{Room: len(reqs)}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
@@ -306,7 +306,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 		was := s.freezes.Score(before, r.clock, r.day.Year())
 		p.From = &was
 		ms.Add(p)
-		expected[i], told[i] = after, &p
+		expected[i], sent[i] = after, &p
 	}
 	recs, had, err := s.redis.Mark(ctx, mapped(reqs, request.recorded), s.Boards.AppendCmds(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms))
 	if err != nil {
@@ -328,7 +328,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 		return err
 	}
 	ms = ranking.Moves{}
-	behind := map[accounts.ID]untold{}
+	behind := map[accounts.ID]unplaced{}
 	for i, r := range reqs {
 		right, wrote := expected[i] != nil && *expected[i] == *recs[i], r.wrote(out[i])
 		if !wrote {
@@ -342,11 +342,11 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 		if !ok || !wrote { // the log may have later rows than an old one
 			b := behind[r.user]
 			b.rows = append(b.rows, r)
-			b.told = b.told || told[i] != nil || !wrote
+			b.sent = b.sent || sent[i] != nil || !wrote
 			behind[r.user] = b
 			continue
 		}
-		p.From, p.Told, p.Restart = &before[i], told[i], true
+		p.From, p.Told, p.Restart = &before[i], sent[i], true
 		ms.Add(p)
 	}
 	if err := s.catchUp(ctx, &ms, behind); err != nil {
@@ -355,14 +355,14 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	return s.redis.rank(ctx, s.Boards.AppendCmds(nil, ms))
 }
 
-// untold has rows of a user whose record does not show what they mean for the boards.
-type untold struct {
+// unplaced has rows of a user whose record does not show what they mean for the boards.
+type unplaced struct {
 	rows []request
-	told bool // the boards may already have one of them
+	sent bool // the boards may already have one of them
 }
 
 // catchUp adds the places of users that only the log can give.
-func (s *Service) catchUp(ctx context.Context, ms *ranking.Moves, behind map[accounts.ID]untold) error {
+func (s *Service) catchUp(ctx context.Context, ms *ranking.Moves, behind map[accounts.ID]unplaced) error {
 	if len(behind) == 0 {
 		return nil
 	}
@@ -378,7 +378,7 @@ func (s *Service) catchUp(ctx context.Context, ms *ranking.Moves, behind map[acc
 			}
 		}
 		at := b.rows[0].at
-		if len(b.rows) > 1 || b.told {
+		if len(b.rows) > 1 || b.sent {
 			at = time.Time{}
 		}
 		if p, ok := ranking.PlacementSince(s.freezes, user, b.rows[0].clock, histories[user], signed, at); ok {

@@ -90,11 +90,11 @@ func (s *redisStore) writeRecords(ctx context.Context, states []state) error {
 // claim claims the days of requests, in one round trip. A day goes to its request, unless another request was first. A
 // day that is already signed stays without an owner.
 func (s *redisStore) claim(ctx context.Context, reqs []request, signed func(request) bool) ([]*row, error) {
-	looks := make([]bool, len(reqs))
+	readOnly := make([]bool, len(reqs))
 	cmds := make([]keyspace.Cmd, len(reqs))
 	for i, r := range reqs {
 		key := claimKeys.At(r.user, dayKey(r.day))
-		if looks[i] = signed(r); looks[i] {
+		if readOnly[i] = signed(r); readOnly[i] {
 			cmds[i] = keyspace.Cmd{Name: "GET", Key: key.Key}
 			continue
 		}
@@ -113,7 +113,7 @@ func (s *redisStore) claim(ctx context.Context, reqs []request, signed func(requ
 				return nil, fmt.Errorf("%w: a claim", keyspace.ErrReply)
 			}
 			fallthrough
-		case !looks[i]:
+		case !readOnly[i]:
 			out[i] = &row{at: own.at.UnixMilli(), kind: own.kind, req: own.req}
 		}
 	}

@@ -657,7 +657,7 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 		histories = 30
 	}
 	worlds(t, func(t *testing.T, w *world) {
-		if err := w.Boards.Keep(t.Context()); err != nil {
+		if err := w.Boards.LoadAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for seed := range histories {

@@ -185,7 +185,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock,
 // askBackend calls the before-hook of the app's own backend for a check-in or a make-up. It returns webhooks.ErrRefused
 // if the backend refuses, and webhooks.ErrUnavailable if it does not respond.
 func (s *Service) askBackend(ctx context.Context, r request) error {
-	if !s.hooks.Asks(api.BeforeCheckin) {
+	if !s.hooks.HasBefore(api.BeforeCheckin) {
 		return nil
 	}
 	_, err := s.hooks.Before(ctx, api.BeforeCheckin, r.user.String(), r.hook(), nil)

@@ -149,7 +149,7 @@ func keysOf(reqs []request) []any {
 // writeAndNotify is write with notifications: one transaction has the rows and one message of the outbox for the app's
 // own backend. A retry of a batch with an unknown outcome may notify the backend a second time.
 func (s *sqlStore) writeAndNotify(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
-	told := 0
+	notified := 0
 	err = s.db.Batch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
 			return err
@@ -163,10 +163,10 @@ func (s *sqlStore) writeAndNotify(ctx context.Context, reqs []request, args []an
 				list = append(list, r.hook())
 			}
 		}
-		told = len(list)
+		notified = len(list)
 		return s.hooks.Enqueue(ctx, tx, api.HookCheckinMarked, "checkins", list...)
 	})
-	if err != nil || told > 0 {
+	if err != nil || notified > 0 {
 		return held, err // the notified rows are on disk, and so are the older ones
 	}
 	return held, s.harden(ctx, s.db)
@@ -539,7 +539,7 @@ func (r request) row() transfer.Day {
 
 // followLater enqueues t with a delay.
 func (s *sqlStore) followLater(ctx context.Context, t transfer.Touched, after time.Duration) error {
-	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return transfer.Tell(ctx, tx, t, after) }))
+	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return transfer.Enqueue(ctx, tx, t, after) }))
 }
 
 // enqueueUpdate is followLater for users without a new signed day.

@@ -441,11 +441,11 @@ func (cmd *cacheDropCmd) drop(ctx context.Context, c *console, b *beside, m drop
 }
 
 // agreed asks for confirmation before it drops a whole family.
-func (cmd *cacheDropCmd) agreed(c *console, many string) error {
+func (cmd *cacheDropCmd) agreed(c *console, count string) error {
 	if cmd.Family == "" || cmd.Yes {
 		return nil
 	}
-	fmt.Fprintf(c.err, "Servers will ask SQL for every value of %s%s that is wanted again. Go on? [y/N] ", cmd.Family, many)
+	fmt.Fprintf(c.err, "Servers will ask SQL for every value of %s%s that is wanted again. Go on? [y/N] ", cmd.Family, count)
 	return agreement(os.Stdin)
 }
 

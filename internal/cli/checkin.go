@@ -235,7 +235,7 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			},
 		})
 		bar.End()
-		told := c.result(r, func(w io.Writer) error {
+		printErr := c.result(r, func(w io.Writer) error {
 			verb := "imported"
 			if cmd.DryRun {
 				verb = "would be imported"
@@ -250,7 +250,7 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 		if errors.Is(err, transfer.ErrFormat) {
 			err = usage{plain(err)}
 		}
-		if err = errors.Join(plain(err), told); err == nil && r.Bad > 0 {
+		if err = errors.Join(plain(err), printErr); err == nil && r.Bad > 0 {
 			err = errDiffers
 		}
 		return err
@@ -369,7 +369,7 @@ func (cmd *rebuildCmd) Run(ctx context.Context, c *console) error {
 		return usage{reconcile.ErrOptions}
 	}
 	return cmd.run(ctx, c, reconcile.RebuildRun, o, func(w io.Writer, r *reconcile.Run) {
-		fmt.Fprintf(w, "%d places on boards and %d records made anew from SQL in %s.\n", r.Summary.Placed, r.Summary.Loaded, took(r))
+		fmt.Fprintf(w, "%d places on boards and %d records made anew from SQL in %s.\n", r.Summary.Placed, r.Summary.Loaded, durationOf(r))
 	})
 }
 
@@ -398,7 +398,7 @@ func (cmd *reconcileCmd) Run(ctx context.Context, c *console) (err error) {
 	}
 	return cmd.run(ctx, c, reconcile.ReconcileRun, o, func(w io.Writer, r *reconcile.Run) {
 		s := r.Summary
-		fmt.Fprintf(w, "%d users compared in %s, %d differ: %d differences, %d repaired.\n", s.Compared, took(r), s.Differing, s.Differences, s.Repaired)
+		fmt.Fprintf(w, "%d users compared in %s, %d differ: %d differences, %d repaired.\n", s.Compared, durationOf(r), s.Differing, s.Differences, s.Repaired)
 		if s.Abnormal > 0 {
 			fmt.Fprintf(w, "%d users' days in SQL changed in a way that no check-in makes; the server's log names them.\n", s.Abnormal)
 		}
@@ -413,7 +413,7 @@ type snapshotCmd struct{ settings }
 // Run lets a server write a snapshot.
 func (cmd *snapshotCmd) Run(ctx context.Context, c *console) error {
 	return cmd.run(ctx, c, reconcile.SnapshotRun, reconcile.Options{}, func(w io.Writer, r *reconcile.Run) {
-		fmt.Fprintf(w, "%d users had changed; their months and totals were written in %s.\n", r.Summary.Persisted, took(r))
+		fmt.Fprintf(w, "%d users had changed; their months and totals were written in %s.\n", r.Summary.Persisted, durationOf(r))
 	})
 }
 
@@ -435,7 +435,9 @@ type repairView struct {
 	At api.Time `json:"at"`
 }
 
-func took(r *reconcile.Run) time.Duration { return r.Ended.Sub(r.Started).Round(time.Millisecond) }
+func durationOf(r *reconcile.Run) time.Duration {
+	return r.Ended.Sub(r.Started).Round(time.Millisecond)
+}
 
 const lookEvery = 200 * time.Millisecond
 
@@ -606,7 +608,7 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 			for _, r := range all {
 				duration, result := "", r.Summary.String()
 				if !r.Ended.IsZero() {
-					duration = took(&r).String()
+					duration = durationOf(&r).String()
 				}
 				if result == "" && r.State == runs.Done {
 					result = "nothing was there"

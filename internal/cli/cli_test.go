@@ -604,7 +604,7 @@ func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
 		there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, answer) }))
 		want.Setting, want.At = "addr", strings.TrimPrefix(there.URL, "http://")
 		got := app.Check{Setting: "addr", At: want.At, Fault: "in use", Do: "stop it"}
-		askServer(t.Context(), time.Minute, &got)
+		checkServer(t.Context(), time.Minute, &got)
 		there.Close()
 		if got.Took = 0; got != want {
 			t.Errorf("%s: got %+v, want %+v", answer, got, want)
@@ -615,7 +615,7 @@ func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
 	sends := httptest.NewServer(http.RedirectHandler(there.URL, http.StatusFound))
 	defer sends.Close()
 	got := app.Check{Setting: "addr", At: strings.TrimPrefix(sends.URL, "http://"), Fault: "in use"}
-	if askServer(t.Context(), time.Minute, &got); got.Fault != "in use" {
+	if checkServer(t.Context(), time.Minute, &got); got.Fault != "in use" {
 		t.Errorf("what sends elsewhere is taken for a server of Stoa: %+v", got)
 	}
 }

@@ -37,14 +37,14 @@ func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
 		switch check := &checks[i]; check.Setting {
 		case "addr", "admin_addr":
 			if !check.OK {
-				askServer(ctx, cmd.Within, check)
+				checkServer(ctx, cmd.Within, check)
 			}
 		case "redis":
 			reached = reached && check.OK
 		}
 	}
 	if reached {
-		checks = append(checks, cmd.lookIntoRedis(ctx, c, cfg)...)
+		checks = append(checks, cmd.checkRedis(ctx, c, cfg)...)
 	}
 	_, err = failedChecks(checks)
 	return c.tried(result, checks, err)
@@ -53,9 +53,9 @@ func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
 // direct sends requests to exactly the given address, without a proxy and without redirects.
 var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// askServer checks whether a server of Stoa uses an address, as it should while it runs. It also reports the health of
-// that server.
-func askServer(ctx context.Context, within time.Duration, check *app.Check) {
+// checkServer checks whether a server of Stoa uses an address, as it should while it runs. It also reports the health
+// of that server.
+func checkServer(ctx context.Context, within time.Duration, check *app.Check) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(check.At)+"/readyz", nil)
@@ -87,8 +87,8 @@ func askServer(ctx context.Context, within time.Duration, check *app.Check) {
 	}
 }
 
-// lookIntoRedis reports what each server does when its memory is full, and compares the keys with the declared ones.
-func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Config) (checks []app.Check) {
+// checkRedis reports what each server does when its memory is full, and compares the keys with the declared ones.
+func (cmd *doctorCmd) checkRedis(ctx context.Context, c *console, cfg app.Config) (checks []app.Check) {
 	add := func(check app.Check, began time.Time) {
 		check.OK, check.Took = check.Fault == "", time.Since(began)
 		checks = append(checks, check)
@@ -105,7 +105,7 @@ func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Con
 		return checks
 	}
 	for _, s := range servers {
-		if check, told := whenFull(s); told {
+		if check, ok := whenFull(s); ok {
 			add(check, began)
 		}
 	}
@@ -130,7 +130,7 @@ func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Con
 
 // whenFull reports what a server does when its memory is full. It returns false if the server does not report that, as
 // a managed service may not.
-func whenFull(s redis.ServerInfo) (check app.Check, told bool) {
+func whenFull(s redis.ServerInfo) (check app.Check, ok bool) {
 	check = app.Check{Setting: "redis", At: s.Addr}
 	switch policy := s.Fields["maxmemory_policy"]; {
 	case s.Err != nil:

@@ -36,7 +36,7 @@ func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	mails, err := cmd.look(ctx, cl)
+	mails, err := cmd.list(ctx, cl)
 	if e, ok := errors.AsType[*client.Error](err); ok && e.Status == http.StatusNotFound {
 		return fmt.Errorf("the server at %s sends its mails, or is no Stoa server", base)
 	}
@@ -78,8 +78,8 @@ func (s *settings) base(server string, address func(app.Config) string) (string,
 	return "http://" + reachable(address(cfg)), err
 }
 
-// look returns the requested mails. With Code set it returns at least one.
-func (cmd *mailCmd) look(ctx context.Context, cl *client.Client) ([]client.DevMail, error) {
+// list returns the requested mails. With Code set it returns at least one.
+func (cmd *mailCmd) list(ctx context.Context, cl *client.Client) ([]client.DevMail, error) {
 	began := time.Now()
 	enough, old := began.Add(cmd.Wait), began.Add(-cmd.Wait)
 	for {

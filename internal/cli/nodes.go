@@ -126,7 +126,7 @@ func (cmd *nodesDrainCmd) Run(ctx context.Context, c *console) (err error) {
 		return err
 	}
 	order := cluster.Order{ID: ids.New[cluster.Order]().String(), Drain: !cmd.Undo, Stop: cmd.Stop}
-	if err := cluster.Tell(ctx, db, id, order); err != nil {
+	if err := cluster.Send(ctx, db, id, order); err != nil {
 		return err
 	}
 	if cmd.Wait > 0 {

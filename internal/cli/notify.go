@@ -69,7 +69,7 @@ func (cmd *notifySendCmd) Validate() error {
 		return errors.New("say to whom it goes; --everybody is all users")
 	}
 	for tag := range cmd.Text {
-		if _, there := cmd.Title[tag]; !there {
+		if _, ok := cmd.Title[tag]; !ok {
 			return fmt.Errorf("there is a text and no title in %s", tag)
 		}
 	}
@@ -123,13 +123,13 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 			return err
 		case cmd.DryRun:
 			return c.result(map[string]any{"users": n}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "It would go to %s.\n", many(n, "user"))
+				_, err := fmt.Fprintf(w, "It would go to %s.\n", count(n, "user"))
 				return err
 			})
 		case n == 0:
 			return fmt.Errorf("%w: %s", errNothing, notices.ErrNoRecipients.Text)
 		}
-		if err := confirmed(c, cmd.Yes, fmt.Sprintf("This goes to %s.", many(n, "user"))); err != nil {
+		if err := confirmed(c, cmd.Yes, fmt.Sprintf("This goes to %s.", count(n, "user"))); err != nil {
 			return err
 		}
 		a, err := r.Announce(ctx, d)
@@ -137,7 +137,7 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		return c.result(viewAnnouncement(a), func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "Announcement %s goes to %s; stoa notify show %s tells how far it has come.\n", a.ID, many(a.Total, "user"), a.ID)
+			_, err := fmt.Fprintf(w, "Announcement %s goes to %s; stoa notify show %s tells how far it has come.\n", a.ID, count(a.Total, "user"), a.ID)
 			return err
 		})
 	})
@@ -185,8 +185,8 @@ func (cmd *notifySendCmd) named(ctx context.Context, db *sqldb.DB) (users []acco
 		return nil, err
 	}
 	for _, key := range keys {
-		u, there := found[key]
-		if !there {
+		u, ok := found[key]
+		if !ok {
 			return nil, fmt.Errorf("%w: no user %s", errNothing, addresses[key])
 		}
 		users = append(users, u.ID)
@@ -194,8 +194,8 @@ func (cmd *notifySendCmd) named(ctx context.Context, db *sqldb.DB) (users []acco
 	return users, nil
 }
 
-// many returns a number with its noun.
-func many(n int64, thing string) string {
+// count returns a number with its noun.
+func count(n int64, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
@@ -213,7 +213,7 @@ func progressText(a notices.Announcement) string {
 
 // titleOf returns the English title, or else the first one.
 func titleOf(a notices.Announcement) string {
-	if w, there := a.Texts["en"]; there {
+	if w, ok := a.Texts["en"]; ok {
 		return w.Title
 	}
 	return a.Texts[slices.Sorted(maps.Keys(a.Texts))[0]].Title
@@ -331,7 +331,7 @@ func (cmd *notifyStopCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		return c.result(viewAnnouncement(a), func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "Announcement %s is in nobody's notices any more. %s had got it.\n", a.ID, many(a.Delivered, "user"))
+			_, err := fmt.Fprintf(w, "Announcement %s is in nobody's notices any more. %s had got it.\n", a.ID, count(a.Delivered, "user"))
 			return err
 		})
 	})

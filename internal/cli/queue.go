@@ -231,14 +231,14 @@ func (cmd *several) run(ctx context.Context, c *console, done string, do func(qu
 
 func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, done string, do func(context.Context, ...string) (int, error)) (n int, err error) {
 	const page = 500
-	told := time.Now()
+	reported := time.Now()
 	// Later messages are skipped, because messages that are replayed and fail again would make the loop endless.
-	began := told.Truncate(time.Millisecond)
+	began := reported.Truncate(time.Millisecond)
 	after := ""
-	for looked := 0; cmd.Limit == 0 || looked < cmd.Limit; {
+	for scanned := 0; cmd.Limit == 0 || scanned < cmd.Limit; {
 		f := queue.Filter{Dead: true, Topic: cmd.Topic, After: after, Limit: page}
 		if cmd.Limit > 0 {
-			f.Limit = min(page, cmd.Limit-looked)
+			f.Limit = min(page, cmd.Limit-scanned)
 		}
 		es, err := stores.List(ctx, f)
 		if err != nil || len(es) == 0 {
@@ -251,12 +251,12 @@ func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, do
 			}
 		}
 		changed, err := do(ctx, ids...)
-		n, looked, after = n+changed, looked+len(ids), es[len(es)-1].ID
+		n, scanned, after = n+changed, scanned+len(ids), es[len(es)-1].ID
 		if err != nil {
 			return n, err
 		}
-		if time.Since(told) > time.Second {
-			told = time.Now()
+		if time.Since(reported) > time.Second {
+			reported = time.Now()
 			fmt.Fprintf(c.err, "%d %s so far\n", n, done)
 		}
 	}

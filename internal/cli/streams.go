@@ -179,12 +179,12 @@ type streamsKeysCmd struct {
 
 // Run replaces a stream's keys.
 func (cmd *streamsKeysCmd) Run(ctx context.Context, c *console) error {
-	which := live.KeySet{Publish: cmd.Publish || !cmd.Play, Play: cmd.Play || !cmd.Publish}
+	set := live.KeySet{Publish: cmd.Publish || !cmd.Play, Play: cmd.Play || !cmd.Publish}
 	return cmd.with(ctx, c, func(db *sqldb.DB, s live.Stream) error {
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes or watches %s (%s) with the old keys is sent away.", s.Title, s.ID)); err != nil {
 			return err
 		}
-		keys, err := live.Rotate(ctx, db, s.ID, which)
+		keys, err := live.Rotate(ctx, db, s.ID, set)
 		if err != nil {
 			return err
 		}

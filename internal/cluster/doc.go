@@ -16,7 +16,7 @@
 // it from the list. The bus topic "nodes" carries node.joined and node.left. Without them nodes see changes within a
 // second.
 //
-// An operator's order to a node ([Tell]) is a key that the node reads in each round: to drain, or to serve again. The
+// An operator's order to a node ([Send]) is a key that the node reads in each round: to drain, or to serve again. The
 // entry of the node then contains the id of the order and the number of open sockets.
 //
 // A round costs a node one command per node of the deployment, in two round trips: 0.2 ms with ten nodes and 0.6 ms

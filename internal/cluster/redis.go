@@ -77,10 +77,10 @@ func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 	return r, err
 }
 
-// Tell sends an order to a node. The node accepts it with its next heartbeat, within a second or two, and stores the id
+// Send sends an order to a node. The node accepts it with its next heartbeat, within a second or two, and stores the id
 // of the order in its entry. A node without a heartbeat for a minute misses the order.
-func Tell(ctx context.Context, db *redis.DB, node ID, o Order) (err error) {
-	defer errs.Wrap(&err, "cluster.Tell %s", node)
+func Send(ctx context.Context, db *redis.DB, node ID, o Order) (err error) {
+	defer errs.Wrap(&err, "cluster.Send %s", node)
 	set, err := orderKeys.At(node).SetCmd(o, entryLife)
 	if err != nil {
 		return err

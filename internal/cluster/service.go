@@ -59,7 +59,7 @@ type Service struct {
 	mu     sync.Mutex
 	self   Node
 	live   map[ID]Boot // replaced as a whole, never modified
-	looked time.Time   // time of live
+	readAt time.Time   // time of live
 	news   int         // number of node events so far
 	known  int         // number of events that live includes
 
@@ -126,7 +126,7 @@ func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 	defer errs.Wrap(&err, "cluster.Live")
 	s.mu.Lock()
 	live = s.live
-	news, fresh := s.news, s.news == s.known && time.Since(s.looked) < s.beat*3/2
+	news, fresh := s.news, s.news == s.known && time.Since(s.readAt) < s.beat*3/2
 	s.mu.Unlock()
 	if fresh {
 		return live, nil
@@ -176,8 +176,8 @@ func (s *Service) checkLeases(ctx context.Context, nodes []listed, asked time.Ti
 	if live[s.self.ID].IsZero() {
 		return nil, errNoLease
 	}
-	if asked.After(s.looked) {
-		s.live, s.looked, s.known = live, asked, news
+	if asked.After(s.readAt) {
+		s.live, s.readAt, s.known = live, asked, news
 	}
 	return live, nil
 }

@@ -456,7 +456,7 @@ func TestCluster_UnknownReplyIsAnError(t *testing.T) {
 		if answer.Kind != keyspace.ErrorReply {
 			continue
 		}
-		for what, err := range map[string]error{"leave": s.leave(t.Context(), node), "Tell": Tell(t.Context(), s.db, node.ID, Order{ID: "1"})} {
+		for what, err := range map[string]error{"leave": s.leave(t.Context(), node), "Send": Send(t.Context(), s.db, node.ID, Order{ID: "1"})} {
 			if err == nil {
 				t.Errorf("%s of %+v: no error", what, answer)
 			}

@@ -99,12 +99,12 @@ func (p StreamPath) as(caller web.Caller) (ID, Caller, error) {
 	if err != nil {
 		return id, Caller{}, err
 	}
-	switch who := caller.(type) {
+	switch c := caller.(type) {
 	case accounts.Caller:
-		return id, Caller{User: who.User, Device: who.Device}, nil
+		return id, Caller{User: c.User, Device: c.Device}, nil
 	case *Holder:
-		if who.Stream == id {
-			return id, Caller{Key: who}, nil
+		if c.Stream == id {
+			return id, Caller{Key: c}, nil
 		}
 	}
 	return id, Caller{}, ErrStream

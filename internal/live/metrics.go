@@ -28,10 +28,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) joined(kept bool, took time.Duration) {
+func (m *metrics) joined(kept bool, after time.Duration) {
 	label := "no"
 	if kept {
 		label = "yes"
 	}
-	m.joins.WithLabelValues(label).Observe(took.Seconds())
+	m.joins.WithLabelValues(label).Observe(after.Seconds())
 }

@@ -262,8 +262,8 @@ func (s *Service) again(ctx context.Context, p *publication) error {
 func (s *Service) report(ctx context.Context, p *publication) error {
 	c, now := p.src.Counts(), time.Now()
 	stats := Stats{Packets: int64(c.Packets), Bytes: int64(c.Bytes), Lost: int64(c.Lost)}
-	if took := now.Sub(p.counted); took > 0 {
-		stats.Bitrate = int64(float64(c.Bytes-p.bytes) * 8 / took.Seconds())
+	if elapsed := now.Sub(p.counted); elapsed > 0 {
+		stats.Bitrate = int64(float64(c.Bytes-p.bytes) * 8 / elapsed.Seconds())
 	}
 	s.metrics.bytesIn.Add(float64(c.Bytes - p.bytes))
 	p.counted, p.bytes = now, c.Bytes

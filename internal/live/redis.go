@@ -135,9 +135,9 @@ func (w Watching) entry() string {
 }
 
 // renew makes viewers valid for another viewerLife and deletes expired ones, in one round trip.
-func (s *redisStore) renew(ctx context.Context, here map[ID][]Watching, now time.Time) error {
+func (s *redisStore) renew(ctx context.Context, viewers map[ID][]Watching, now time.Time) error {
 	var cmds []keyspace.Cmd
-	for id, list := range here {
+	for id, list := range viewers {
 		key := subscriberKeys.At(id).Key
 		if len(list) > 0 {
 			add := keyspace.Cmd{Name: "ZADD", Key: key}

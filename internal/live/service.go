@@ -248,11 +248,11 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	both := KeySet{true, true}
 	var made bool // by an earlier try
 	err = s.caches.Change(ctx, StreamChanged.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) error {
-		who, err := accounts.Standings(ctx, tx, owner)
+		standings, err := accounts.Standings(ctx, tx, owner)
 		if err != nil {
 			return err
 		}
-		if standing, known := who[owner]; !known || standing.Deleted {
+		if standing, known := standings[owner]; !known || standing.Deleted {
 			return accounts.ErrNoUser
 		}
 		st = fresh // a transaction may run more than once
@@ -313,10 +313,10 @@ func (s *Service) Update(ctx context.Context, owner accounts.ID, id ID, u Update
 }
 
 // Rotate gives a stream new keys, and ends the sessions with the old ones. It returns ErrStream.
-func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, which KeySet) (keys StreamKeys, err error) {
+func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, set KeySet) (keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Rotate %s", id)
 	_, err = s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
-		keys = which.rotate(st)
+		keys = set.rotate(st)
 		return updateStream(ctx, tx, *st)
 	})
 	if err != nil {
@@ -626,7 +626,7 @@ func (s *Service) listen(ctx context.Context, level slog.Level) {
 	engine := s.engine
 	s.mu.Unlock()
 	if engine != nil {
-		engine.Look()
+		engine.UpdateAddresses()
 		return
 	}
 	engine, err := media.New(media.Config{UDP: s.cfg.UDP, PublicIPs: s.cfg.PublicIP, Log: s.log})

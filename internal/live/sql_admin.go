@@ -47,14 +47,14 @@ func EnqueueStop(ctx context.Context, db *sqldb.DB, id ID) (err error) {
 }
 
 // Rotate gives a stream new keys, and enqueues the end of the sessions with the old ones. It returns ErrStream.
-func Rotate(ctx context.Context, db *sqldb.DB, id ID, which KeySet) (keys StreamKeys, err error) {
+func Rotate(ctx context.Context, db *sqldb.DB, id ID, set KeySet) (keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Rotate %s", id)
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		st, err := selectStream(ctx, tx, id, tx.Dialect().ForUpdate())
 		if err != nil {
 			return err
 		}
-		keys = which.rotate(&st)
+		keys = set.rotate(&st)
 		if err := updateStream(ctx, tx, st); err != nil {
 			return err
 		}

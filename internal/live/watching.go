@@ -67,7 +67,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	if err != nil {
 		return SessionID{}, "", err
 	}
-	came := time.Now()
+	start := time.Now()
 	viewer, answer, err := engine.Watch(ctx, a.src, offer)
 	if err != nil {
 		return SessionID{}, "", refusal(err)
@@ -102,7 +102,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 		defer done()
 		select {
 		case <-viewer.First():
-			s.metrics.joined(viewer.Kept, time.Since(came))
+			s.metrics.joined(viewer.Kept, time.Since(start))
 			<-viewer.Done()
 		case <-viewer.Done():
 		}
@@ -269,11 +269,11 @@ func (s *Service) endView(id ID, session SessionID) bool {
 
 // localStreamOf returns a stream of this node, and starts a relay if another node has the publisher. If here is true,
 // it returns only a stream that is published on this node. It returns ErrOffAir, ErrState or ErrNode.
-func (s *Service) localStreamOf(ctx context.Context, id ID, here bool) (*localStream, error) {
-	if a := s.found(id); a != nil && (a.pub != nil || !here) {
+func (s *Service) localStreamOf(ctx context.Context, id ID, local bool) (*localStream, error) {
+	if a := s.found(id); a != nil && (a.pub != nil || !local) {
 		return a, nil
 	}
-	if here {
+	if local {
 		return nil, ErrOffAir
 	}
 	pull := s.pulls.DoChan(id.String(), func() (any, error) {
@@ -368,7 +368,7 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *localStream, er
 func (s *Service) beat(ctx context.Context) {
 	t := time.NewTicker(beatEvery)
 	defer t.Stop()
-	renewed, related, looked := time.Now(), time.Now(), time.Now()
+	renewed, related, swept := time.Now(), time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -377,8 +377,8 @@ func (s *Service) beat(ctx context.Context) {
 		case <-t.C:
 		}
 		now := time.Now()
-		if now.Sub(looked) >= s.sweep {
-			looked = now
+		if now.Sub(swept) >= s.sweep {
+			swept = now
 			s.lost()
 			s.listen(ctx, slog.LevelDebug)
 		}
@@ -518,14 +518,14 @@ func (s *Service) checkRelays(ctx context.Context, now time.Time) {
 		}
 		s.mu.Lock()
 		for _, id := range chunk {
-			a, on := s.local[id], states[id].OnAir
+			a, onAir := s.local[id], states[id].OnAir
 			switch {
 			case a == nil || a.pub != nil:
-			case on != nil && on.Session == a.session: // perhaps with a new token, because Redis had lost the lease
+			case onAir != nil && onAir.Session == a.session: // perhaps with a new token, because Redis had lost the lease
 				a.lost = time.Time{}
-			case on == nil && a.lost.IsZero():
+			case onAir == nil && a.lost.IsZero():
 				a.lost = now
-			case on != nil || now.Sub(a.lost) >= s.life:
+			case onAir != nil || now.Sub(a.lost) >= s.life:
 				go a.src.Close(errPublisherLeft)
 			}
 		}
@@ -535,19 +535,19 @@ func (s *Service) checkRelays(ctx context.Context, now time.Time) {
 
 // renew renews this node's viewers in Redis.
 func (s *Service) renew(ctx context.Context) {
-	here := map[ID][]Watching{}
+	viewers := map[ID][]Watching{}
 	s.mu.Lock()
 	for id, a := range s.local {
 		for _, v := range a.views {
 			if v.counts() {
-				here[id] = append(here[id], v.Watching)
+				viewers[id] = append(viewers[id], v.Watching)
 			}
 		}
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
-	if err := s.redis.renew(ctx, here, s.bus.Time()); err != nil {
+	if err := s.redis.renew(ctx, viewers, s.bus.Time()); err != nil {
 		s.log.Debug("live: viewers not renewed, retried later", "err", err)
 	}
 }

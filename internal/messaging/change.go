@@ -158,7 +158,7 @@ func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *
 // askEdit asks the backend for a verdict on an edit that the rules allow and that changes something. It returns the
 // text that the message gets. The backend is not asked about an edit that the rules refuse.
 func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (string, error) {
-	if !s.hooks.Asks(api.BeforeMessageEdit) {
+	if !s.hooks.HasBefore(api.BeforeMessageEdit) {
 		return text, nil
 	}
 	_, m, err := s.messageOf(ctx, user, chat, seq)
@@ -225,7 +225,7 @@ func (s *Service) mayRecall(ctx context.Context, q sqldb.Querier, user accounts.
 
 // askRecall asks the backend for a verdict on a recall that the rules allow.
 func (s *Service) askRecall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) error {
-	if !s.hooks.Asks(api.BeforeMessageRecall) {
+	if !s.hooks.HasBefore(api.BeforeMessageRecall) {
 		return nil
 	}
 	_, m, err := s.messageOf(ctx, user, chat, seq)

@@ -106,7 +106,7 @@ func (s *Service) addFileReferences(ctx context.Context, tx *sqldb.Tx, fresh []m
 	if err := s.sql.insertFiles(ctx, tx, at); err != nil {
 		return err
 	}
-	return s.files.Keep(ctx, tx, unique(list))
+	return s.files.MakePermanent(ctx, tx, unique(list))
 }
 
 func unique(list []transfers.ID) []transfers.ID {

@@ -61,8 +61,8 @@ type Files interface {
 	// Lock returns the files in list that are complete and available. They stay so until tx ends.
 	Lock(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) (map[transfers.ID]transfers.File, error)
 
-	// Keep marks locked files as used by messages, and Release frees the ones that no message uses any longer.
-	Keep(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
+	// MakePermanent marks locked files as used by messages, and Release frees the ones that no message uses any longer.
+	MakePermanent(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
 	Release(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
 
 	// FileLink returns the address of the file of a message, or of its thumbnail with a side.
@@ -283,7 +283,7 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 // errors are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and
 // webhooks.ErrUnavailable.
 func (s *Service) askSend(ctx context.Context, req *sending) error {
-	if !s.hooks.Asks(api.BeforeMessage) {
+	if !s.hooks.HasBefore(api.BeforeMessage) {
 		return nil
 	}
 	refused, err := refusals(ctx, s.sql.db, []sending{*req})

@@ -16,7 +16,7 @@ func BenchmarkSquare(b *testing.B) {
 
 func BenchmarkLook(b *testing.B) {
 	benchmark(b, func(s *Studio, data []byte) error {
-		_, err := s.Look(b.Context(), "", data)
+		_, err := s.Describe(b.Context(), "", data)
 		return err
 	})
 }

@@ -1,5 +1,5 @@
 // Package picture converts an uploaded image to pictures that are safe to store and to show: square, upright and
-// encoded again in three sizes ([Studio.Square]), or as thumbnails that keep the image's shape ([Studio.Look]).
+// encoded again in three sizes ([Studio.Square]), or as thumbnails that keep the image's shape ([Studio.Describe]).
 //
 // The bytes of an image determine its type: PNG, JPEG, GIF or WebP. Of an animation the first frame is decoded. Only
 // pixels survive: metadata (such as a phone's location), colour profiles and data after the image's end are dropped.

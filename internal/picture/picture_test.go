@@ -255,11 +255,11 @@ func animated(t *testing.T, still []byte) []byte {
 func TestAnimatedWebP_FirstFrameIsDecoded(t *testing.T) {
 	for _, name := range []string{"lossy.webp", "alpha.webp", "lossless.webp"} {
 		still := file(t, name)
-		want, err := New(0).Look(t.Context(), "", still)
+		want, err := New(0).Describe(t.Context(), "", still)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := New(0).Look(t.Context(), "", animated(t, still))
+		got, err := New(0).Describe(t.Context(), "", animated(t, still))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %d × %d, %v, want the thumbnails of the still image", name, got.Width, got.Height, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// MaxPhoto is the largest file for [Studio.Look], in bytes: the largest photo that it decodes at a camera's best
+// MaxPhoto is the largest file for [Studio.Describe], in bytes: the largest photo that it decodes at a camera's best
 // setting.
 const MaxPhoto = 20 << 20
 
@@ -31,11 +31,11 @@ type Thumbnail struct {
 	Data          []byte
 }
 
-// Look returns the size of the image in data, with a thumbnail of the smallest side and those of larger sides that
+// Describe returns the size of the image in data, with a thumbnail of the smallest side and those of larger sides that
 // show more. It waits for its turn in the user's share until ctx ends. It returns ErrUnreadable, ErrDimensions or
 // ErrBusy.
-func (s *Studio) Look(ctx context.Context, user string, data []byte) (p Photo, err error) {
-	defer errs.Wrap(&err, "picture.Look")
+func (s *Studio) Describe(ctx context.Context, user string, data []byte) (p Photo, err error) {
+	defer errs.Wrap(&err, "picture.Describe")
 	extra := func(cfg image.Config) int64 { // memory of shrink's result, and the same for the rest
 		longest := 2 * Sides[0]
 		return 2 * 4 * int64(min(cfg.Width, longest)) * int64(min(cfg.Height, longest))
@@ -51,9 +51,9 @@ func (s *Studio) Look(ctx context.Context, user string, data []byte) (p Photo, e
 			if !smallest && longer <= Sides[i+1] {
 				continue
 			}
-			small := fit(img, from, side)
-			img, from = small, small.Bounds() // the next one is made of this one
-			turned := upright(small, o)
+			scaled := fit(img, from, side)
+			img, from = scaled, scaled.Bounds() // the next one is made of this one
+			turned := upright(scaled, o)
 			t := Thumbnail{Side: side, Width: turned.Bounds().Dx(), Height: turned.Bounds().Dy()}
 			var err error
 			if t.Type, t.Data, err = encodeOne(turned); err != nil {
@@ -72,12 +72,12 @@ func fit(img image.Image, bounds image.Rectangle, side int) *image.RGBA {
 	w, h := bounds.Dx(), bounds.Dy()
 	k := max(1, max(w, h)/side)
 	k = min(k, w, h) // a strip
-	small := shrink(img, image.Point{}, w/k, h/k, k)
+	scaled := shrink(img, image.Point{}, w/k, h/k, k)
 	longer := max(w, h)
 	if longer <= side {
-		return small
+		return scaled
 	}
 	to := image.NewRGBA(image.Rect(0, 0, max(1, w*side/longer), max(1, h*side/longer)))
-	draw.ApproxBiLinear.Scale(to, to.Bounds(), small, small.Bounds(), draw.Src, nil)
+	draw.ApproxBiLinear.Scale(to, to.Bounds(), scaled, scaled.Bounds(), draw.Src, nil)
 	return to
 }

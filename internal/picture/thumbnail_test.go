@@ -44,7 +44,7 @@ func TestLook_ThumbnailsKeepTheShape(t *testing.T) {
 		"no multiple of any": {131, 97, []int{128, 32}, 32, 23},
 	} {
 		img := quarters(image.NewNRGBA(image.Rect(0, 0, tc.w, tc.h)), white)
-		p, err := New(0).Look(t.Context(), "", pngOf(t, img))
+		p, err := New(0).Describe(t.Context(), "", pngOf(t, img))
 		if err != nil || p.Width != tc.w || p.Height != tc.h || len(p.Thumbnails) != len(tc.sides) {
 			t.Errorf("%s: got %dx%d with %d thumbnails, %v", name, p.Width, p.Height, len(p.Thumbnails), err)
 			continue
@@ -71,7 +71,7 @@ func TestLook_ThumbnailsKeepTheShape(t *testing.T) {
 func TestLook_ThumbnailsAreUprightWithoutMetadata(t *testing.T) {
 	smallSides(t)
 	stored := jpegOf(t, quarters(image.NewNRGBA(image.Rect(0, 0, 400, 200)), white))
-	p, err := New(0).Look(t.Context(), "", jpegWith(stored, exif(binary.BigEndian, 6)))
+	p, err := New(0).Describe(t.Context(), "", jpegWith(stored, exif(binary.BigEndian, 6)))
 	if err != nil || p.Width != 200 || p.Height != 400 {
 		t.Fatalf("got %dx%d, %v", p.Width, p.Height, err)
 	}
@@ -99,7 +99,7 @@ func TestLook_RefusesABomb(t *testing.T) {
 		"no image":         {[]byte("<svg onload=alert(1)>"), ErrUnreadable},
 		"nothing":          {nil, ErrUnreadable},
 	} {
-		if _, err := New(0).Look(t.Context(), "", tc.data); !errors.Is(err, tc.want) {
+		if _, err := New(0).Describe(t.Context(), "", tc.data); !errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, err, tc.want)
 		}
 	}

@@ -195,15 +195,15 @@ func (f facts) composeNotice(p *api.Push, j job, to reader) (ok bool, err error)
 		p.Title, p.Body = a.Title, cut(a.Text, previewed)
 		return true, nil
 	}
-	said, ok := saying[n.Kind]
+	text, ok := saying[n.Kind]
 	if !ok {
 		return false, nil
 	}
 	name := f.name(n.Subject.String(), to.lang)
-	p.Title, p.Body = to.lang.Say("Your account"), to.lang.Say(said)
+	p.Title, p.Body = to.lang.Say("Your account"), to.lang.Say(text)
 	switch notices.Category(n.Kind) {
 	case "friend":
-		p.Title, p.Body = name, to.lang.Sprintf(said, name)
+		p.Title, p.Body = name, to.lang.Sprintf(text, name)
 	case "group":
 		var g api.NoticeOfGroup
 		if err := json.Unmarshal(n.Data, &g); err != nil {
@@ -211,7 +211,7 @@ func (f facts) composeNotice(p *api.Push, j job, to reader) (ok bool, err error)
 		}
 		p.Title = g.Name
 		if n.Kind == api.NoticeGroupAdded || n.Kind == api.NoticeGroupRequested {
-			p.Body = to.lang.Sprintf(said, name)
+			p.Body = to.lang.Sprintf(text, name)
 		}
 	}
 	return true, nil

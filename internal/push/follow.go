@@ -108,29 +108,29 @@ func (s *Service) condition() string {
 // complete up to the changes at upTo; zero means that it was for none.
 func (s *Service) notifySince(ctx context.Context, since time.Time) (notified, whole bool, upTo time.Time, err error) {
 	for after := (messaging.ActiveConversation{}); ; {
-		said, err := messaging.ActiveSince(ctx, s.db, since, after, chatsPerStatement)
-		if err != nil || len(said) == 0 {
+		active, err := messaging.ActiveSince(ctx, s.db, since, after, chatsPerStatement)
+		if err != nil || len(active) == 0 {
 			return notified, err == nil, upTo, err
 		}
-		enqueued, whole, err := s.notifyConversations(ctx, said)
+		enqueued, whole, err := s.notifyConversations(ctx, active)
 		notified = notified || enqueued
 		if err != nil || !whole {
 			return notified, false, upTo, err
 		}
-		if len(said) < chatsPerStatement {
+		if len(active) < chatsPerStatement {
 			return notified, true, upTo, nil
 		}
-		after = said[len(said)-1]
+		after = active[len(active)-1]
 		upTo = time.UnixMilli(after.Changed)
 	}
 }
 
 // notifyConversations is [Service.notifySince] for some conversations. It skips conversations whose members have all
 // received the newest message or were notified.
-func (s *Service) notifyConversations(ctx context.Context, said []messaging.ActiveConversation) (notified, whole bool, err error) {
-	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.ActiveConversation) bool { return s.done[c.Conv].Seq == c.Seq })
+func (s *Service) notifyConversations(ctx context.Context, active []messaging.ActiveConversation) (notified, whole bool, err error) {
+	active = slices.DeleteFunc(slices.Clone(active), func(c messaging.ActiveConversation) bool { return s.done[c.Conv].Seq == c.Seq })
 	open := map[messaging.ConversationID]bool{} // a member seems online
-	for left := said; len(left) > 0; {
+	for left := active; len(left) > 0; {
 		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, membersPerStatement, s.condition())
 		if err != nil {
 			return notified, false, err
@@ -154,7 +154,7 @@ func (s *Service) notifyConversations(ctx context.Context, said []messaging.Acti
 		}
 		left = rest
 	}
-	for _, c := range said {
+	for _, c := range active {
 		if !open[c.Conv] {
 			s.done[c.Conv] = c
 		}

@@ -79,8 +79,8 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 
 // unwrapped removes the address from an error, because it is a secret of the browser.
 func unwrapped(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return of.Err
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
 	}
 	return err
 }

@@ -109,7 +109,7 @@ func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 	}
 	err = s.cfg.Passwords.Do(ctx, key.asker, func() error { // tries in progress count as wrong; only tries with a slot are in progress
 		tries := passwordTries(ctx, id)
-		switch allowed, left, err := s.tries.Take(ctx, tries, s.db.Now()); {
+		switch allowed, left, err := s.tries.Count(ctx, tries, s.db.Now()); {
 		case err != nil:
 			return err
 		case !allowed:

@@ -28,7 +28,7 @@ type Service struct {
 	turn   chan struct{} // capacity 1; held while SQL is read, so that many callers cause one statement
 	keys   map[ID]Key    // replaced as a whole, never modified
 	loaded time.Time     // time of keys
-	looked time.Time     // time of the last read of SQL
+	readAt time.Time     // time of the last read of SQL
 	fault  error         // error of the last read
 
 	used sync.Map // ID: true, since the last flush
@@ -80,18 +80,18 @@ func (s *Service) find(ctx context.Context, id ID) (k Key, found bool, err error
 	switch {
 	case found && time.Since(s.loaded) < maxAge:
 		return k, found, nil
-	case time.Since(s.looked) < minAge || !s.looked.Before(started):
+	case time.Since(s.readAt) < minAge || !s.readAt.Before(started):
 		return k, found, s.fault
 	}
 	loading := context.WithoutCancel(ctx)
 	within, cancel := context.WithTimeout(loading, loadTime)
 	defer cancel()
-	s.looked = time.Now()
+	s.readAt = time.Now()
 	all, err := s.load(within)
 	if s.fault = sqldb.AsKindWithin(loading, err, ErrStore); err != nil {
 		return Key{}, false, s.fault
 	}
-	s.keys, s.loaded = make(map[ID]Key, len(all)), s.looked
+	s.keys, s.loaded = make(map[ID]Key, len(all)), s.readAt
 	for _, k := range all {
 		s.keys[k.ID] = k
 	}

@@ -61,7 +61,7 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	if to == from {
 		return Request{}, false, ErrSelf
 	}
-	if s.hooks.Asks(api.BeforeFriendRequest) {
+	if s.hooks.HasBefore(api.BeforeFriendRequest) {
 		_, result, err := s.outcome(ctx, s.db, from, to, a, "")
 		if err == nil && result != askPending {
 			_, err = s.hooks.Before(ctx, api.BeforeFriendRequest, from.String(), Request{From: from, To: to, Message: a.Message}.hook(), nil)

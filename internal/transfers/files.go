@@ -27,20 +27,20 @@ func (s *Service) Lock(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]Fil
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	looks, err := s.sql.looks(ctx, tx, list)
+	descriptions, err := s.sql.descriptions(ctx, tx, list)
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[ID]File, len(found))
 	for i := range found {
 		t := &found[i]
-		all[t.ID] = File{From: t.From, Media: looks[t.ID].media(t)}
+		all[t.ID] = File{From: t.From, Media: descriptions[t.ID].media(t)}
 	}
 	return all, nil
 }
 
 // media returns the description of the file in a message.
-func (l *Looks) media(t *Transfer) api.Media {
+func (l *Description) media(t *Transfer) api.Media {
 	m := api.Media{File: t.ID.String(), Type: t.Media, Name: t.Name, Size: t.Size, SHA256: t.SHA256, Width: l.Width, Height: l.Height, Duration: int(l.Duration.Milliseconds())}
 	if l.Type != "" {
 		m.Type = l.Type
@@ -51,8 +51,8 @@ func (l *Looks) media(t *Transfer) api.Media {
 	return m
 }
 
-// Keep makes locked files permanent, because messages have them from this transaction on.
-func (s *Service) Keep(ctx context.Context, tx *sqldb.Tx, list []ID) error {
+// MakePermanent makes locked files permanent, because messages have them from this transaction on.
+func (s *Service) MakePermanent(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	return s.sql.expireAt(ctx, tx, list, never)
 }
 
@@ -87,7 +87,7 @@ func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 // file. It returns ErrGone or ErrNoSmall.
 func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side int) (_ api.FileLink, err error) {
 	defer errs.Wrap(&err, "transfers.FileLink %s", id)
-	what, err := variantFor(side)
+	v, err := variantFor(side)
 	if err != nil {
 		return api.FileLink{}, err
 	}
@@ -98,16 +98,16 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 	case t.Status != Done || !t.Content:
 		return api.FileLink{}, ErrGone
 	}
-	if what != whole {
-		looks, err := s.sql.looks(ctx, s.sql.db, []ID{id})
+	if v != whole {
+		descriptions, err := s.sql.descriptions(ctx, s.sql.db, []ID{id})
 		if err == nil {
-			_, err = looks[id].thumbnail(what)
+			_, err = descriptions[id].thumbnail(v)
 		}
 		if err != nil {
 			return api.FileLink{}, asKind(err)
 		}
 	}
-	return s.linkTo(&t, what, user), nil
+	return s.linkTo(&t, v, user), nil
 }
 
 // Store stores a file of the server for a user as an upload for messages, and returns its id. The file expires after

@@ -75,7 +75,7 @@ func (w *world) locked(then func(ctx context.Context, tx *sqldb.Tx) error, list 
 // keep makes a message have a file. drop makes no message have it, and waits until it is deleted.
 func (w *world) keep(id ID) {
 	w.t.Helper()
-	w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.Keep(ctx, tx, []ID{id}) }, id)
+	w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.MakePermanent(ctx, tx, []ID{id}) }, id)
 }
 
 func (w *world) drop(id ID) {
@@ -263,7 +263,7 @@ func TestFile_DeletedWithLastMessage(t *testing.T) {
 
 		w.must(w.Erase(t.Context(), w.users[0])) // another user's message has it
 		w.sound(kept.ID)
-		if got := w.stands(kept.ID); !got.From.IsZero() || got.has(w.users[0]) {
+		if got := w.current(kept.ID); !got.From.IsZero() || got.has(w.users[0]) {
 			t.Errorf("it is still of its sender, who is gone: %+v", got)
 		}
 		w.drop(kept.ID)
@@ -291,7 +291,7 @@ func TestFile_ExpiryAndAttachExcludeEachOther(t *testing.T) {
 				if taken = len(found) == 1; !taken {
 					return err
 				}
-				return w.Keep(ctx, tx, []ID{up.ID})
+				return w.MakePermanent(ctx, tx, []ID{up.ID})
 			}, up.ID)
 			w.must(<-expired)
 			w.must(w.expire(t.Context()))
@@ -359,12 +359,12 @@ func TestFinish_CompletedByAnotherNode(t *testing.T) {
 		w.sound(t1.ID)
 		w.storage.set(nil, nil)
 		w.must(w.finishWaiting(t.Context()))
-		if got := w.stands(t1.ID); got.Status != Transferring {
+		if got := w.current(t1.ID); got.Status != Transferring {
 			t.Errorf("the job takes it from the node that may be at it: %+v", got)
 		}
 		w.pass(finishAfter)
 		w.must(w.finishWaiting(t.Context()))
-		if got := w.stands(t1.ID); got.Status != Done {
+		if got := w.current(t1.ID); got.Status != Done {
 			t.Errorf("got %+v", got)
 		}
 		w.sound(t1.ID)
@@ -386,7 +386,7 @@ func TestAFileThatTwoFinishIsSound(t *testing.T) {
 		up := w.put("x", photo(t, 400, 300))
 		w.must(w.finishWaiting(t.Context()))
 		w.sound(up.ID)
-		if got := w.stands(up.ID); got.Status != Done {
+		if got := w.current(up.ID); got.Status != Done {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -518,7 +518,7 @@ func TestServerFile_ResumesAfterInterruption(t *testing.T) {
 			if _, _, err := store(id, testChunk); !errors.Is(err, ErrCut) {
 				t.Fatalf("cut off: %v", err)
 			}
-			if up := w.stands(parsed(id)); up.Status != Transferring || up.Stored != 2*testChunk {
+			if up := w.current(parsed(id)); up.Status != Transferring || up.Stored != 2*testChunk {
 				t.Fatalf("of a file that was cut off there is %+v", up)
 			}
 		}
@@ -571,7 +571,7 @@ func TestServerFile_ResumesAfterStorageFault(t *testing.T) {
 		if _, err := w.stored(first.String(), data, time.Hour); !errors.Is(err, ErrStorage) {
 			t.Fatalf("while the storage is away: %v", err)
 		}
-		if up := w.stands(first); up.Status != Transferring || up.Stored < 2*testChunk {
+		if up := w.current(first); up.Status != Transferring || up.Stored < 2*testChunk {
 			t.Errorf("there is %+v", up)
 		}
 		w.storage.set(nil, nil)
@@ -605,7 +605,7 @@ func TestServerFile_KeepsItsExpiry(t *testing.T) {
 		if _, err := w.stored(id.String(), data, keep); errs.KindOf(err) != errs.Unavailable {
 			t.Errorf("before it is finished: %v", err)
 		}
-		if up := w.stands(id); !up.uploaded() {
+		if up := w.current(id); !up.uploaded() {
 			t.Fatalf("there is %+v", up)
 		}
 		w.storage.set(nil, nil)
@@ -617,7 +617,7 @@ func TestServerFile_KeepsItsExpiry(t *testing.T) {
 		w.pass(w.cfg.IdleFor + time.Minute)
 		w.must(w.expire(t.Context()))
 		w.sound(id)
-		if up := w.stands(id); up.Status != Done || !up.Content {
+		if up := w.current(id); up.Status != Done || !up.Content {
 			t.Errorf("after a day there is %+v", up)
 		}
 	})

@@ -32,8 +32,8 @@ func (p postScanner) scan(ctx context.Context, t *Transfer, content io.Reader) (
 	req.Header.Set("X-Stoa-Size", strconv.FormatInt(t.Size, 10))
 	req.Header.Set("X-Stoa-Sha256", t.SHA256)
 	resp, err := p.client.Do(req)
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err // without the address, which may have a secret of the scanner
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // without the address, which may have a secret of the scanner
 	}
 	if err != nil {
 		return false, err

@@ -28,10 +28,10 @@ const (
 
 // claim is the content of a link.
 type claim struct {
-	id    ID
-	what  variant
-	user  accounts.ID // the user whose right to the file is checked
-	until time.Time
+	id      ID
+	variant variant
+	user    accounts.ID // the user whose right to the file is checked
+	until   time.Time
 
 	room, viewer string // of a link from a room: the link also needs this viewer to be in the room
 }
@@ -80,7 +80,7 @@ func (s signer) mac(text string) string {
 const label = "file link"
 
 func (s signer) link(c claim) string {
-	text := c.id.String() + c.user.String() + fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(c.until.Unix(), 36)) + string(c.what) + c.room + c.viewer
+	text := c.id.String() + c.user.String() + fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(c.until.Unix(), 36)) + string(c.variant) + c.room + c.viewer
 	return text + s.mac(text)
 }
 
@@ -107,7 +107,7 @@ func (s signer) check(link string) (claim, bool) {
 	id, malformed := ids.Parse[Transfer](text[:ids.Len])
 	user, malformedUser := ids.Parse[accounts.User](text[ids.Len : 2*ids.Len])
 	seconds, err := strconv.ParseInt(text[2*ids.Len:2*ids.Len+untilLen], 36, 64)
-	c := claim{id: id, what: variant(text[textLen-1]), user: user, until: time.Unix(seconds, 0).UTC()}
+	c := claim{id: id, variant: variant(text[textLen-1]), user: user, until: time.Unix(seconds, 0).UTC()}
 	if seat != "" {
 		c.room, c.viewer = seat[:ids.Len], seat[ids.Len:]
 	}
@@ -115,9 +115,9 @@ func (s signer) check(link string) (claim, bool) {
 }
 
 // sameAs returns instead if err is what, and err otherwise.
-func sameAs(err, what, instead error) error {
-	if errors.Is(err, what) {
-		return instead
+func sameAs(err, from, to error) error {
+	if errors.Is(err, from) {
+		return to
 	}
 	return err
 }

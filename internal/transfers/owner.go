@@ -36,11 +36,11 @@ func (s *Service) claim(ctx context.Context) (before time.Time, err error) {
 	}
 	found := ""
 	for _, mark := range []string{held.mark, held.next} {
-		there, err := s.hasMark(ctx, mark)
+		pending, err := s.hasMark(ctx, mark)
 		if err != nil {
 			return before, asStorage(err)
 		}
-		if there {
+		if pending {
 			found = mark
 		}
 	}
@@ -93,7 +93,7 @@ func (s *Service) writeMark(ctx context.Context, mark string) error {
 		w.Abort()
 		return err
 	}
-	return w.Keep(ctx)
+	return w.Complete(ctx)
 }
 
 // refuseOwned returns an error if the storage has a mark, because this database does not have that mark.

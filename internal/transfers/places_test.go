@@ -57,7 +57,7 @@ func TestPlaces_NewestUploadReplacesHangingOne(t *testing.T) {
 			t.Errorf("the third one, from where the first began: %v", err)
 		}
 		w.wantCut("the first one", first, ErrCut)
-		if got := w.stands(id).Stored; got != 100 {
+		if got := w.current(id).Stored; got != 100 {
 			t.Errorf("%d bytes of the first one count", got)
 		}
 		third := w.hang(id, Piece{Offset: 100}, data[100:110])

@@ -101,8 +101,8 @@ func retryDelay(tries int) time.Duration {
 // that file.
 func (s *Service) finishWaiting(ctx context.Context) error {
 	type result struct {
-		of  Transfer
-		err error
+		transfer Transfer
+		err      error
 	}
 	var found []error
 	var fault error
@@ -154,14 +154,14 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 		select {
 		case r := <-results:
 			busy--
-			senders.running[r.of.From]--
+			senders.running[r.transfer.From]--
 			if r.err != nil {
 				found = append(found, r.err)
 			} else {
 				finished = true
 			}
 			if ctx.Err() == nil {
-				s.tried(r.of.ID, r.err)
+				s.tried(r.transfer.ID, r.err)
 			}
 		case <-time.After(time.Second):
 		}
@@ -281,9 +281,9 @@ const finishAfter = time.Minute
 // finish completes an uploaded file, unless the scanner has no result.
 func (s *Service) finish(ctx context.Context, t *Transfer) error {
 	passes, err := s.passes(ctx, t)
-	var looks *Looks
+	var description *Description
 	if err == nil && passes && t.forMessages() {
-		looks, err = s.describe(ctx, t)
+		description, err = s.describe(ctx, t)
 	}
 	if errors.Is(err, ErrGone) {
 		return nil
@@ -301,14 +301,14 @@ func (s *Service) finish(ctx context.Context, t *Transfer) error {
 			return errSame
 		case passes:
 			t.end(Done, "", now, keep)
-			t.looks, taken = looks, true
+			t.description, taken = description, true
 		default:
 			t.end(Failed, reasonScan, now, historyFor)
 		}
 		return nil
 	})
-	if looks != nil && (err == nil && !taken || countsNot(err)) {
-		s.remove(ctx, looks.names())
+	if description != nil && (err == nil && !taken || countsNot(err)) {
+		s.remove(ctx, description.names())
 	}
 	if errors.Is(err, ErrUnknown) {
 		return nil

@@ -95,18 +95,18 @@ func TestAScannerDecides(t *testing.T) {
 			if err := w.finishWaiting(t.Context()); err == nil {
 				t.Error("a scanner that cannot tell is no error")
 			}
-			if got := w.stands(passes.ID); !got.uploaded() {
+			if got := w.current(passes.ID); !got.uploaded() {
 				t.Errorf("while nobody can tell it is %+v", got)
 			}
 			tc.harm(t, false)
 			w.must(w.finishWaiting(t.Context()))
-			if got := w.stands(passes.ID); got.Status != Done || !bytes.Equal(w.fetched(passes.ID), good) {
+			if got := w.current(passes.ID); got.Status != Done || !bytes.Equal(w.fetched(passes.ID), good) {
 				t.Errorf("a good one is %+v", got)
 			}
-			if got := w.stands(fails.ID); got.Status != Failed || got.Reason != reasonScan {
+			if got := w.current(fails.ID); got.Status != Failed || got.Reason != reasonScan {
 				t.Errorf("a bad one is %+v", got)
 			}
-			if got := w.stands(gone.ID); got.Status != Failed || got.Reason != reasonCancelled {
+			if got := w.current(gone.ID); got.Status != Failed || got.Reason != reasonCancelled {
 				t.Errorf("a cancelled one is %+v", got)
 			}
 			w.sound(passes.ID)
@@ -158,7 +158,7 @@ func TestScan_StopsReadingAfterResponse(t *testing.T) {
 		if err := <-read; !errors.Is(err, io.ErrClosedPipe) || w.storage.opens.Load() != before {
 			t.Errorf("reading afterwards: %v, %d parts were opened", err, w.storage.opens.Load()-before)
 		}
-		if got := w.stands(id); got.Status != Failed || got.Reason != reasonScan {
+		if got := w.current(id); got.Status != Failed || got.Reason != reasonScan {
 			t.Errorf("it is %+v", got)
 		}
 	})
@@ -175,7 +175,7 @@ func TestScan_CancelledFileStaysCancelled(t *testing.T) {
 		_, err := w.send(id, piece(data, 0))
 		w.must(err)
 		w.must(w.finishWaiting(t.Context()))
-		if got := w.stands(id); got.Status != Failed || got.Reason != reasonCancelled || got.Content {
+		if got := w.current(id); got.Status != Failed || got.Reason != reasonCancelled || got.Content {
 			t.Errorf("got %+v", got)
 		}
 		w.sound()
@@ -222,7 +222,7 @@ func TestScan_TimeoutIsSetting(t *testing.T) {
 		w.must(err)
 		w.works("transfers.finish")
 		bubble.Sleep(2 * w.cfg.ScanTime)
-		if got := w.stands(id); got.Status != Done {
+		if got := w.current(id); got.Status != Done {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -254,7 +254,7 @@ func TestScan_FailingFilesDelayNoOther(t *testing.T) {
 				for range 3 {
 					bubble.Sleep(5 * w.cfg.ScanTime) // one sender has two of the scans
 					for id := range good {
-						if got := w.stands(id); got.Status != Done {
+						if got := w.current(id); got.Status != Done {
 							t.Fatalf("after %s it is %+v", 5*w.cfg.ScanTime, got)
 						}
 					}
@@ -282,7 +282,7 @@ func TestScan_SendersTakeTurns(t *testing.T) {
 				bubble.Sleep(3 * time.Second)
 				id := w.putBy(2, "second", random(10)).ID
 				bubble.Sleep(3 * time.Second)
-				if got := w.stands(id); got.Status != Done {
+				if got := w.current(id); got.Status != Done {
 					t.Errorf("another sender's file is not scanned: %+v", got)
 				}
 			})
@@ -311,7 +311,7 @@ func TestScan_FileWithoutResultDelaysOnlyItself(t *testing.T) {
 		for range 5 {
 			id := w.put("good", random(10)).ID
 			bubble.Sleep(5 * time.Second)
-			if got := w.stands(id); got.Status != Done {
+			if got := w.current(id); got.Status != Done {
 				t.Errorf("after five seconds it is %+v", got)
 			}
 			bubble.Sleep(17 * time.Second)
@@ -331,10 +331,10 @@ func TestFinish_PanicFailsOnlyTheFile(t *testing.T) {
 		bad, good := w.put("bad", random(10)), w.put("good", random(10))
 		w.works("transfers.finish")
 		bubble.Sleep(5 * time.Second)
-		if got := w.stands(good.ID); got.Status != Done {
+		if got := w.current(good.ID); got.Status != Done {
 			t.Errorf("another is %+v", got)
 		}
-		if got := w.stands(bad.ID); !got.uploaded() {
+		if got := w.current(bad.ID); !got.uploaded() {
 			t.Errorf("it is %+v", got)
 		}
 	})
@@ -344,7 +344,7 @@ func TestSweep_CoversManyParts(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		lost, err := w.storage.Create(t.Context(), newPart(ids.New[Transfer](), 0, w.db.Now()).name) // of a node that died
 		w.must(err)
-		w.must(lost.Keep(t.Context()))
+		w.must(lost.Complete(t.Context()))
 		w.pass(orphanAge)
 		_, err = w.sweep(t.Context())
 		w.must(err)

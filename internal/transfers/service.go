@@ -183,11 +183,11 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits S
 // maySend returns an error if a user may not send a file to another. The error does not distinguish a block from a
 // setting.
 func (s *Service) maySend(ctx context.Context, from, to accounts.ID) error {
-	who, err := s.people.Profiles(ctx, []accounts.ID{to})
+	profiles, err := s.people.Profiles(ctx, []accounts.ID{to})
 	if err != nil {
 		return err
 	}
-	p, found := who[to]
+	p, found := profiles[to]
 	switch {
 	case !found:
 		return accounts.ErrNoUser
@@ -420,13 +420,13 @@ func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.File
 // filePath is the prefix of a link's path.
 const filePath = "/v1/files/"
 
-func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLink {
+func (s *Service) linkTo(t *Transfer, v variant, user accounts.ID) api.FileLink {
 	until := s.sql.db.Now().Add(s.cfg.LinkFor)
 	if t.Expires.Before(until) {
 		until = t.Expires
 	}
 	until = until.Truncate(time.Second)
-	return api.FileLink{URL: filePath + s.signer.link(claim{id: t.ID, what: what, user: user, until: until}), Expires: api.At(until)}
+	return api.FileLink{URL: filePath + s.signer.link(claim{id: t.ID, variant: v, user: user, until: until}), Expires: api.At(until)}
 }
 
 // RoomFile is [Service.Link] for callers with the id as text.
@@ -464,11 +464,11 @@ func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer) er
 			return err
 		}
 	}
-	who, err := s.people.Profiles(ctx, []accounts.ID{user})
+	profiles, err := s.people.Profiles(ctx, []accounts.ID{user})
 	if err != nil {
 		return err
 	}
-	if p, ok := who[user]; !may || !ok || p.Deleted {
+	if p, ok := profiles[user]; !may || !ok || p.Deleted {
 		return ErrUnknown
 	}
 	if user != t.To {
@@ -524,13 +524,13 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 	}
 	out := Served{Name: t.Name, Tag: t.SHA256, Changed: t.Updated}
 	if t.forMessages() {
-		looks, err := s.sql.looks(asking, s.sql.db, []ID{c.id})
+		descriptions, err := s.sql.descriptions(asking, s.sql.db, []ID{c.id})
 		if err != nil {
 			return Served{}, asKind(err)
 		}
-		l := looks[c.id]
-		if c.what != whole {
-			thumb, err := l.thumbnail(c.what)
+		l := descriptions[c.id]
+		if c.variant != whole {
+			thumb, err := l.thumbnail(c.variant)
 			if err != nil {
 				return Served{}, ErrGone
 			}

@@ -64,15 +64,15 @@ func TestUpload_ResumesWithChecksum(t *testing.T) {
 		data := random(7*testChunk + 5)
 		id := w.begin(data).ID
 		for i, came := range []int64{1, testChunk - 1, testChunk, 2*testChunk + 9, 1 << 20} {
-			at := w.stands(id).Stored
+			at := w.current(id).Stored
 			end := min(at+came, int64(len(data)))
 			p := Piece{Offset: at, Length: -1, Body: cutAfter(data[at:end])}
 			got, err := nodes[i%2].send(id, p)
-			if got.Stored != end || w.stands(id).Stored != end || end < int64(len(data)) && !errors.Is(err, ErrCut) {
+			if got.Stored != end || w.current(id).Stored != end || end < int64(len(data)) && !errors.Is(err, ErrCut) {
 				t.Fatalf("of %d bytes from %d on, %d are stored, %v", came, at, got.Stored, err)
 			}
 		}
-		if got := w.stands(id); got.Status != Done || !bytes.Equal(other.fetched(id), data) {
+		if got := w.current(id); got.Status != Done || !bytes.Equal(other.fetched(id), data) {
 			t.Errorf("got %+v", got)
 		}
 		w.sound(id)
@@ -103,7 +103,7 @@ func TestUpload_RefusesWrongOffset(t *testing.T) {
 		if _, err := w.Upload(t.Context(), w.users[2], id, piece(data, testChunk+10)); !errors.Is(err, ErrUnknown) {
 			t.Errorf("a stranger uploads: %v", err)
 		}
-		if got := w.stands(id); got.Stored != testChunk+10 {
+		if got := w.current(id); got.Stored != testChunk+10 {
 			t.Errorf("%d are stored", got.Stored)
 		}
 		w.sound(id)
@@ -140,7 +140,7 @@ func TestUploadsAtOnceDoNotMix(t *testing.T) {
 				})
 			}
 			all.Wait()
-			got := w.stands(offered.ID)
+			got := w.current(offered.ID)
 			if got.Status != Done || sumOf(w.fetched(offered.ID)) != got.SHA256 {
 				t.Errorf("round %d: %+v has another content", round, got)
 			}
@@ -240,7 +240,7 @@ func TestUpload_ResumesAtLastWholeChunkAfterCrash(t *testing.T) {
 		if _, err := dead.send(id, piece(data, 0)); !errors.Is(err, died) {
 			t.Fatalf("got %v", err)
 		}
-		if got := w.stands(id).Stored; got != 2*testChunk {
+		if got := w.current(id).Stored; got != 2*testChunk {
 			t.Fatalf("%d bytes count", got)
 		}
 		if n := len(w.objects()); n <= 2 {
@@ -600,7 +600,7 @@ func TestNothingIsLeftOfAnErasedUser(t *testing.T) {
 		if want := int64(len(data)) + 10; bytes != want {
 			t.Errorf("the other side's day has %d bytes, want the %d that were uploaded", bytes, want)
 		}
-		if got := w.stands(others.ID); got.Status != Pending {
+		if got := w.current(others.ID); got.Status != Pending {
 			t.Errorf("another's transfer is %+v", got)
 		}
 		eventually.True(t, "the other side to be told", func() bool { return slices.Contains(friend.statuses(), api.TransferFailed) })
@@ -685,7 +685,7 @@ func TestProgress_WorksWithoutRedis(t *testing.T) {
 		w.must(err)
 		w.must(end.Close())
 		all.Wait()
-		if got := w.stands(id); got.Status != Done {
+		if got := w.current(id); got.Status != Done {
 			t.Errorf("got %+v", got)
 		}
 		if found, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || found["status"] != "2" || found["percent"] != "100" {
@@ -752,7 +752,7 @@ func TestACancelWaitsForNoStorage(t *testing.T) {
 		default:
 			t.Error("it still waits after five seconds")
 		}
-		if got := w.stands(id); got.Content {
+		if got := w.current(id); got.Content {
 			t.Errorf("got %+v", got)
 		}
 		bubble.Sleep(time.Minute)

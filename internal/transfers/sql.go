@@ -141,8 +141,8 @@ func (s *sqlStore) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer)
 		t.SHA256, t.Status, t.Reason, t.Stored, t.state, sqldb.Bit(t.Content), t.Updated.UnixMilli(), t.Expires.UnixMilli(), t.ID); err != nil {
 		return nil, err
 	}
-	if t.looks != nil {
-		if err := s.insertLooks(ctx, tx, t); err != nil {
+	if t.description != nil {
+		if err := s.insertDescription(ctx, tx, t); err != nil {
 			return nil, err
 		}
 	}

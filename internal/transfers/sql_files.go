@@ -11,9 +11,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// insertLooks stores the description of an upload.
-func (s *sqlStore) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
-	l := t.looks
+// insertDescription stores the description of an upload.
+func (s *sqlStore) insertDescription(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
+	l := t.description
 	if _, err := tx.ExecContext(ctx, "INSERT INTO transfer_looks (transfer, type, width, height, duration) VALUES (?, ?, ?, ?, ?)", t.ID, l.Type, l.Width, l.Height, l.Duration.Milliseconds()); err != nil {
 		return err
 	}
@@ -28,16 +28,16 @@ func (s *sqlStore) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) e
 	return err
 }
 
-// looks returns the descriptions of some uploads.
-func (s *sqlStore) looks(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]*Looks, error) {
-	all := make(map[ID]*Looks, len(list))
+// descriptions returns the descriptions of some uploads.
+func (s *sqlStore) descriptions(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]*Description, error) {
+	all := make(map[ID]*Description, len(list))
 	for _, id := range list {
-		all[id] = &Looks{}
+		all[id] = &Description{}
 	}
 	found, err := q.QueryContext(ctx, "SELECT transfer, type, width, height, duration FROM transfer_looks WHERE transfer IN (?)", bun.List(list))
 	if err := sqldb.Each(found, err, func(rows *sql.Rows) error {
 		var id ID
-		var l Looks
+		var l Description
 		var ms int64
 		err := rows.Scan(&id, &l.Type, &l.Width, &l.Height, &ms)
 		l.Duration = time.Duration(ms) * time.Millisecond

@@ -69,11 +69,12 @@ type Transfer struct {
 	Updated  time.Time
 	Expires  time.Time // when it fails, loses its content or is deleted
 
-	looks *Looks // for a change that completes an upload
+	description *Description // for a change that completes an upload
 }
 
-// Looks describes the content of a file for messages. It is zero for a file that is neither a picture nor a recording.
-type Looks struct {
+// Description describes the content of a file for messages. It is zero for a file that is neither a picture nor a
+// recording.
+type Description struct {
 	Type          string // the real type (image/… or audio/…), not the sender's
 	Width, Height int    // of a picture, upright
 	Duration      time.Duration
@@ -285,8 +286,8 @@ func newThumbnail(id ID, side int, size int64, now time.Time) part {
 	return part{size: size, name: partName(id, "t"+strconv.Itoa(side), now)}
 }
 
-func partName(id ID, what string, now time.Time) string {
-	return id.String() + "/" + what + "-" + strconv.FormatInt(now.UnixMilli(), 36) + "-" + strings.ToLower(rand.Text()[:13])
+func partName(id ID, kind string, now time.Time) string {
+	return id.String() + "/" + kind + "-" + strconv.FormatInt(now.UnixMilli(), 36) + "-" + strings.ToLower(rand.Text()[:13])
 }
 
 // parsePart returns the transfer and the creation time of a part. It returns false for a name that this package did not

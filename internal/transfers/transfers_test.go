@@ -108,16 +108,16 @@ func TestLink_ValidForFileUserAndTime(t *testing.T) {
 			"cut":                   good[:len(good)-1],
 			"longer":                good + "A",
 			"empty":                 "",
-			"of another secret":     elsewhere.link(claim{id: id, what: whole, user: w.users[1], until: until.Time}),
-			"of a user who is none": w.signer.link(claim{id: id, what: whole, user: w.users[2], until: until.Time}),
-			"of no transfer":        w.signer.link(claim{id: ids.New[Transfer](), what: whole, user: w.users[1], until: until.Time}),
+			"of another secret":     elsewhere.link(claim{id: id, variant: whole, user: w.users[1], until: until.Time}),
+			"of a user who is none": w.signer.link(claim{id: id, variant: whole, user: w.users[2], until: until.Time}),
+			"of no transfer":        w.signer.link(claim{id: ids.New[Transfer](), variant: whole, user: w.users[1], until: until.Time}),
 		} {
 			if err := fetch(w, bad); !errors.Is(err, ErrLink) && !errors.Is(err, ErrGone) {
 				t.Errorf("a link that is %s: %v", what, err)
 			}
 		}
 		w.previous = elsewhere // while the secret is rotated
-		for what, link := range map[string]string{"secret": good, "previous secret": elsewhere.link(claim{id: id, what: whole, user: w.users[1], until: until.Time})} {
+		for what, link := range map[string]string{"secret": good, "previous secret": elsewhere.link(claim{id: id, variant: whole, user: w.users[1], until: until.Time})} {
 			if err := fetch(w, link); err != nil {
 				t.Errorf("a link of the %s: %v", what, err)
 			}

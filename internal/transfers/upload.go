@@ -218,7 +218,7 @@ func (u *upload) run(ctx context.Context) (err error) {
 			break
 		}
 		if u.piece.Sum != nil {
-			if err = asStorage(w.Keep(keep)); err != nil {
+			if err = asStorage(w.Complete(keep)); err != nil {
 				break
 			}
 			u.held = append(u.held, w)
@@ -254,7 +254,7 @@ func (u *upload) run(ctx context.Context) (err error) {
 
 // cutOff returns ErrCut with the reason as text. The reason is not wrapped, so that a network error of the client does
 // not look like one of the database.
-func cutOff(why error) error { return fmt.Errorf("%w: %s", ErrCut, why.Error()) }
+func cutOff(cause error) error { return fmt.Errorf("%w: %s", ErrCut, cause.Error()) }
 
 // write writes the next part from the received bytes. cut is the reason if a part is shorter than usual. A part without
 // bytes is removed.
@@ -312,7 +312,7 @@ func (u *upload) write(ctx context.Context) (w written, cut, err error) {
 func (u *upload) storePart(ctx context.Context, w written) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
-	if err := asStorage(w.Keep(ctx)); err != nil {
+	if err := asStorage(w.Complete(ctx)); err != nil {
 		return err
 	}
 	err := u.commit(ctx, []written{w})

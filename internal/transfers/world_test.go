@@ -118,11 +118,11 @@ func (p *harmedPart) Write(b []byte) (int, error) {
 	return p.Writing.Write(b)
 }
 
-func (p *harmedPart) Keep(ctx context.Context) error {
+func (p *harmedPart) Complete(ctx context.Context) error {
 	p.of.mu.Lock()
 	err := p.of.keep
 	p.of.mu.Unlock()
-	if kept := p.Writing.Keep(ctx); kept != nil || err != nil {
+	if kept := p.Writing.Complete(ctx); kept != nil || err != nil {
 		return errors.Join(err, kept)
 	}
 	p.of.mu.Lock()
@@ -284,8 +284,8 @@ func (w *world) send(id ID, p Piece) (Transfer, error) {
 	return w.Upload(w.t.Context(), w.users[0], id, p)
 }
 
-// stands returns the row of a transfer.
-func (w *world) stands(id ID) Transfer {
+// current returns the row of a transfer.
+func (w *world) current(id ID) Transfer {
 	w.t.Helper()
 	t, err := w.sql.get(w.t.Context(), id)
 	w.must(err)
@@ -328,9 +328,9 @@ func (w *world) sound(id ...ID) {
 		for _, p := range parts {
 			want = append(want, p.name)
 		}
-		looks, err := w.sql.looks(w.t.Context(), w.db, []ID{id})
+		descriptions, err := w.sql.descriptions(w.t.Context(), w.db, []ID{id})
 		w.must(err)
-		want = append(want, looks[id].names()...)
+		want = append(want, descriptions[id].names()...)
 	}
 	slices.Sort(want)
 	if !bubble.In(w.t) { // on a stalled machine, the bytes of a cancelled transfer may be deleted later

@@ -88,8 +88,8 @@ func (p *poster) send(ctx context.Context, url string, e envelope) ([]byte, erro
 
 // unwrapped returns the error of a request without its URL, which may contain a secret.
 func unwrapped(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return of.Err
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
 	}
 	return err
 }
@@ -103,8 +103,8 @@ func (p *poster) post(ctx context.Context, url string, e envelope) error {
 	return err
 }
 
-// ask posts a question and returns the verdict.
-func (p *poster) ask(ctx context.Context, url string, e envelope) (v api.HookVerdict, err error) {
+// verdict posts a question and returns the verdict.
+func (p *poster) verdict(ctx context.Context, url string, e envelope) (v api.HookVerdict, err error) {
 	answer, err := p.send(ctx, url, e)
 	switch {
 	case err != nil:

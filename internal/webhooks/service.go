@@ -137,19 +137,18 @@ func (s *Service) Enqueue(ctx context.Context, tx *sqldb.Tx, event, subject stri
 	return tx.Enqueue(ctx, rows...)
 }
 
-// Asks reports whether [Service.Before] asks the backend about an event.
-func (s *Service) Asks(event string) bool {
+// HasBefore reports whether [Service.Before] asks the backend about an event.
+func (s *Service) HasBefore(event string) bool {
 	return s != nil && s.cfg.Before.URL != "" && wants(s.cfg.Before.Events, event[len(beforePrefix):])
 }
 
-// Before asks the app's own backend whether an act may happen, and returns the verdict unless it is a refusal. asker
-// is the user or client network whose share of the queue the question uses. Call it only for acts that the server's
-// own rules allow. check, if it is not nil, returns an error of the kind errs.Invalid if the content of a verdict
-// cannot be stored; then Before returns ErrRefused, because the user determines the content that the backend
-// replaces. It returns ErrUnavailable if the backend is unavailable and the policy refuses, or if the question got no place
-// in time.
+// Before asks the app's own backend whether an act may happen, and returns the verdict unless it is a refusal. asker is
+// the user or client network whose share of the queue the question uses. Call it only for acts that the server's own
+// rules allow. check, if it is not nil, returns an error of the kind errs.Invalid if the content of a verdict cannot be
+// stored; then Before returns ErrRefused, because the user determines the content that the backend replaces. It returns
+// ErrUnavailable if the backend is unavailable and the policy refuses, or if the question got no place in time.
 func (s *Service) Before(ctx context.Context, event, asker string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
-	if !s.Asks(event) {
+	if !s.HasBefore(event) {
 		return api.HookVerdict{}, nil
 	}
 	defer errs.Wrap(&err, "webhooks.Before %s", event)
@@ -168,7 +167,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 	v, err := s.breaker.Execute(func() (api.HookVerdict, error) {
 		within, cancel := context.WithTimeout(ctx, s.cfg.Before.Timeout)
 		defer cancel()
-		v, err := s.poster.ask(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
+		v, err := s.poster.verdict(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", errCallerLeft, ctx.Err())
 		}

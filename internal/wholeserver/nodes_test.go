@@ -124,7 +124,7 @@ func newRegistry(t *testing.T, memory *redistest.Memory, of *testkit.Server) *re
 func (r *registry) tell(o cluster.Order) {
 	r.t.Helper()
 	o.ID = ids.New[cluster.Order]().String()
-	must(r.t, cluster.Tell(r.t.Context(), r.DB, r.node, o))
+	must(r.t, cluster.Send(r.t.Context(), r.DB, r.node, o))
 }
 
 // entry returns the node's entry in the registry.
@@ -251,7 +251,8 @@ func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
 	})
 }
 
-// A proxy, or Kubernetes, sends requests to a stopping node until it has probed /readyz again. The proxy may run on the node's own machine.
+// A proxy, or Kubernetes, sends requests to a stopping node until it has probed /readyz again. The proxy may run on the
+// node's own machine.
 func TestStop_ServesUntilProxiesHaveProbed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()

@@ -20,8 +20,8 @@ type tries struct {
 // unknown client networks out early, but cannot evict the count of a password under attack.
 const localKeys = 20_000
 
-// take counts one try of key, up to max, and reports whether it is allowed and how long the count lasts.
-func (l *local) take(key string, max int, life time.Duration, now time.Time) (bool, time.Duration) {
+// count counts one try of key, up to max, and reports whether it is allowed and how long the count lasts.
+func (l *local) count(key string, max int, life time.Duration, now time.Time) (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byKey == nil {
@@ -60,7 +60,7 @@ func (l *local) refund(key string) {
 	delete(l.byKey, key)
 }
 
-func (l *local) forget(key string) {
+func (l *local) reset(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.byKey, key)

@@ -46,15 +46,15 @@ func New(db *redis.DB, log *slog.Logger) *Counter {
 	return &Counter{db: db, log: log, Within: 100 * time.Millisecond, After: 250 * time.Millisecond}
 }
 
-// Take counts one try with each of meters in one round trip, or with none if one of them refuses, and returns the
+// Count counts one try with each of meters in one round trip, or with none if one of them refuses, and returns the
 // remaining time of the lock. While Redis is unavailable this process counts; now is its clock. Otherwise Take returns
 // the cause of ctx or the server's error about a key.
-func (c *Counter) Take(ctx context.Context, meters []Meter, now time.Time) (allowed bool, left time.Duration, err error) {
+func (c *Counter) Count(ctx context.Context, meters []Meter, now time.Time) (allowed bool, left time.Duration, err error) {
 	answers, err := c.try(ctx, meters)
 	if isUnavailable(err) && ctx.Err() == nil {
 		answers, err = answers[:0], nil
 		for _, m := range meters {
-			ok, left := c.local.take(m.Key.String(), m.Cap, m.Life, now)
+			ok, left := c.local.count(m.Key.String(), m.Cap, m.Life, now)
 			answers = append(answers, tried{ok, left})
 		}
 	}
@@ -86,12 +86,12 @@ func (c *Counter) Allows(ctx context.Context, m Meter) bool {
 	return err != nil || answers[0].allowed
 }
 
-// Settle resets the meters in forget, and gives one try back to each meter in back. It does not change the response: it
+// Settle resets the meters in reset, and gives one try back to each meter in back. It does not change the response: it
 // continues if the caller disconnects, and logs errors.
-func (c *Counter) Settle(ctx context.Context, forget, back []Meter) {
+func (c *Counter) Settle(ctx context.Context, reset, back []Meter) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.After)
 	defer cancel()
-	if err := errors.Join(c.forget(ctx, forget), c.refund(ctx, back)); err != nil {
+	if err := errors.Join(c.reset(ctx, reset), c.refund(ctx, back)); err != nil {
 		level := slog.LevelWarn
 		if isUnavailable(err) {
 			level = slog.LevelDebug // the watcher of the connection logs it once
@@ -141,14 +141,14 @@ func (c *Counter) refund(ctx context.Context, meters []Meter) error {
 	return keyspace.FirstErr(c.db.RunMulti(ctx, calls))
 }
 
-// forget resets the meters.
-func (c *Counter) forget(ctx context.Context, meters []Meter) error {
+// reset resets the meters.
+func (c *Counter) reset(ctx context.Context, meters []Meter) error {
 	if len(meters) == 0 {
 		return nil
 	}
 	cmds := make([]keyspace.Cmd, len(meters))
 	for i, m := range meters {
-		c.local.forget(m.Key.String())
+		c.local.reset(m.Key.String())
 		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: m.Key}
 	}
 	return keyspace.FirstErr(c.db.DoMulti(ctx, cmds))

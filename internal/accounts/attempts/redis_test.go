@@ -36,28 +36,28 @@ func onMemory(t *testing.T, test func(t *testing.T, c *Counter, when string)) {
 func TestTake_CountsWithAllMetersOrNone(t *testing.T) {
 	onMemory(t, func(t *testing.T, c *Counter, when string) {
 		narrow, wide := meter(when+" narrow", 2), meter(when+" wide", 5)
-		take := func(what string, want bool, meters ...Meter) {
+		count := func(what string, want bool, meters ...Meter) {
 			t.Helper()
-			allowed, left, err := c.Take(t.Context(), meters, time.Now())
+			allowed, left, err := c.Count(t.Context(), meters, time.Now())
 			if err != nil || allowed != want || (left > 0) == want || left > time.Hour {
 				t.Errorf("%s, %s: got %t, %s, %v, want %t", when, what, allowed, left, err, want)
 			}
 		}
-		take("the first", true, narrow, wide)
-		take("the second", true, narrow, wide)
+		count("the first", true, narrow, wide)
+		count("the second", true, narrow, wide)
 		for range 5 {
-			take("beyond the narrow one", false, wide, narrow)
+			count("beyond the narrow one", false, wide, narrow)
 		}
 		for range 3 {
-			take("what the wide one has left", true, wide)
+			count("what the wide one has left", true, wide)
 		}
-		take("beyond the wide one", false, wide)
+		count("beyond the wide one", false, wide)
 
 		c.Settle(t.Context(), []Meter{narrow}, []Meter{wide})
-		take("one that was given back", true, narrow, wide)
-		take("another one", false, wide)
-		take("one after the first was forgotten", true, narrow)
-		take("beyond it", false, narrow)
+		count("one that was given back", true, narrow, wide)
+		count("another one", false, wide)
+		count("one after the first was forgotten", true, narrow)
+		count("beyond it", false, narrow)
 	})
 }
 

@@ -59,7 +59,7 @@ var (
 )
 
 // Wrong returns ErrWrong for the code at a place of the request, such as "body.code".
-func Wrong(where string) error { return ErrWrong.On(where, "is wrong, used or expired") }
+func Wrong(field string) error { return ErrWrong.On(field, "is wrong, used or expired") }
 
 // MaxLife is the largest lifetime of a code.
 const MaxLife = time.Hour

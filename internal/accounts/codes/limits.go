@@ -88,12 +88,12 @@ func (s *suspensions) add(network string, now time.Time, d time.Duration) bool {
 	return s.until[network].Sub(before) > time.Second
 }
 
-// of returns ErrSuspended for a suspended network.
-func (s *suspensions) of(network string, now time.Time) error {
+// check returns ErrSuspended for a suspended network.
+func (s *suspensions) check(network string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, of := range []string{"", network} {
-		if left := s.until[of].Sub(now); left > 0 {
+	for _, n := range []string{"", network} {
+		if left := s.until[n].Sub(now); left > 0 {
 			return ErrSuspended.Retry(left)
 		}
 	}

@@ -43,34 +43,34 @@ func (s *Service) Message(n Notice) (_ mail.Message, good bool, err error) {
 // codeMail returns the mail for a request of a code. The response to the request is the same for known and unknown
 // addresses; only the mail shows whether the address has an account.
 func codeMail(l i18n.Language, p Purpose, known bool, code string, life time.Duration) mail.Message {
-	var subject, what string
+	var subject, purpose string
 	switch p {
 	case ForRegister:
 		if known {
 			return noCode(l, "You already have an account", "asked to register this address. It has an account already: log in instead.")
 		}
-		subject, what = "Your code to register", "to finish your registration"
+		subject, purpose = "Your code to register", "to finish your registration"
 	case ForLogin:
 		if !known {
 			return noCode(l, noAccount, "asked to log in with this address. It has no account yet: register first.")
 		}
-		subject, what = "Your code to log in", "to log in"
+		subject, purpose = "Your code to log in", "to log in"
 	case ForResetPassword:
 		if !known {
 			return noCode(l, noAccount, "asked for a new password for this address. It has no account yet: register first.")
 		}
-		subject, what = "Your code for a new password", "to set a new password. All devices will be logged out"
+		subject, purpose = "Your code for a new password", "to set a new password. All devices will be logged out"
 	case ForChangeEmail:
 		if known {
 			return noCode(l, "This address has an account already", "asked to use this address for another account. It has an account of its own, and an address can have one only.")
 		}
-		subject, what = "Your code to change your address", "to use this address for your account"
+		subject, purpose = "Your code to change your address", "to use this address for your account"
 	case ForSetPassword:
-		subject, what = "Your code to set a password", "to set a password for your account. All other devices will be logged out"
+		subject, purpose = "Your code to set a password", "to set a password for your account. All other devices will be logged out"
 	case ForLeaveEmail:
-		subject, what = "Your code to leave this address", "to have another address for your account in place of this one"
+		subject, purpose = "Your code to leave this address", "to have another address for your account in place of this one"
 	}
-	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(codeText, code, l.Say(what), int(life.Minutes()))}
+	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(codeText, code, l.Say(purpose), int(life.Minutes()))}
 }
 
 const (
@@ -80,6 +80,6 @@ const (
 	noCodeText = "Somebody, probably you, %s\n\nIf it was not you, there is nothing to do.\n"
 )
 
-func noCode(l i18n.Language, subject, what string) mail.Message {
-	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(noCodeText, l.Say(what))}
+func noCode(l i18n.Language, subject, purpose string) mail.Message {
+	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(noCodeText, l.Say(purpose))}
 }

@@ -90,7 +90,7 @@ func (s *Service) Send(ctx context.Context, p Proof, clientNet string) error {
 		return ErrTooMany.Retry(r.Reset)
 	}
 	notice := Notice{To: p.Email.Given, Purpose: p.Purpose, User: p.User, Seed: rand.Text(), Lang: i18n.From(ctx)}
-	c := s.of(p, s.mac.code(p, notice.Seed))
+	c := s.newCode(p, s.mac.code(p, notice.Seed))
 	if known {
 		c.clientNet = clientNet
 	}
@@ -102,8 +102,8 @@ func (s *Service) Send(ctx context.Context, p Proof, clientNet string) error {
 	return nil
 }
 
-// of returns the stored form of a code.
-func (s *Service) of(p Proof, code string) Code {
+// newCode returns the stored form of a code.
+func (s *Service) newCode(p Proof, code string) Code {
 	return Code{emailHash: s.mac.emailHash(p), purpose: p.Purpose, codeHash: s.mac.codeHash(p, code)}
 }
 
@@ -118,7 +118,7 @@ func (s *Service) meter(p Proof, clientNet string) attempts.Meter {
 // returns ErrWrong or ErrSuspended.
 func (s *Service) Check(ctx context.Context, p Proof, code, from string) (Code, error) {
 	network := clientnet.Network(from)
-	if suspended := s.suspensions.of(network, s.db.Now()); suspended != nil {
+	if suspended := s.suspensions.check(network, s.db.Now()); suspended != nil {
 		if known, err := s.knows(ctx, p.Email, from); err != nil || !known {
 			return Code{}, cmp.Or(err, suspended)
 		}
@@ -126,7 +126,7 @@ func (s *Service) Check(ctx context.Context, p Proof, code, from string) (Code, 
 	if !s.attempts.Allows(ctx, s.meter(p, from)) {
 		return Code{}, errWrong
 	}
-	c := s.of(p, code)
+	c := s.newCode(p, code)
 	stored, err := try(ctx, s.db, c, from)
 	if err != nil {
 		return Code{}, err

@@ -34,7 +34,7 @@ func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error 
 			n.To = account
 		}
 		if c.clientNet == "" {
-			if kept, err := keepsPlace(ctx, tx, c); err != nil || kept {
+			if kept, err := hasCodeOfKnownNetwork(ctx, tx, c); err != nil || kept {
 				return err
 			}
 		}
@@ -49,8 +49,8 @@ func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error 
 	})
 }
 
-// keepsPlace reports whether there is a valid code that was requested from a known client network.
-func keepsPlace(ctx context.Context, tx *sqldb.Tx, c Code) (kept bool, err error) {
+// hasCodeOfKnownNetwork reports whether there is a valid code that was requested from a known client network.
+func hasCodeOfKnownNetwork(ctx context.Context, tx *sqldb.Tx, c Code) (kept bool, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM codes WHERE email_hash = ? AND purpose = ? AND household <> '' AND tries < ? AND expires > ?)",
 		c.emailHash, int(c.purpose), triesOfOne, tx.Now().UnixMilli()).Scan(&kept)
 	return kept, err
@@ -104,7 +104,7 @@ func (c Code) Consume(ctx context.Context, tx *sqldb.Tx) error {
 func (s *Service) Forget(ctx context.Context, tx *sqldb.Tx, e emails.Address, user string) error {
 	var hashes, keys []string
 	for _, p := range []Proof{{e, ForRegister, ""}, {e, ForLogin, ""}, {e, ForResetPassword, ""}, {e, ForSetPassword, user}, {e, ForLeaveEmail, user}} {
-		c := s.of(p, "")
+		c := s.newCode(p, "")
 		hashes, keys = append(hashes, c.emailHash), append(keys, c.mailKey())
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash IN (?)", bun.List(hashes)); err != nil {

@@ -13,8 +13,8 @@ type Key struct{}
 // From returns the client network of the caller of ctx. It is empty if the network is unknown, as on a unix socket or
 // in a job.
 func From(ctx context.Context) string {
-	if of, ok := ctx.Value(Key{}).(func() string); ok {
-		return of()
+	if network, ok := ctx.Value(Key{}).(func() string); ok {
+		return network()
 	}
 	return ""
 }

@@ -71,8 +71,8 @@ func (l Language) Say(text string) string {
 	if l != Chinese || text == "" {
 		return text
 	}
-	if said, ok := chinese[text]; ok {
-		return said
+	if translated, ok := chinese[text]; ok {
+		return translated
 	}
 	for _, p := range patterns() {
 		if m := p.english.FindStringSubmatch(text); m != nil {

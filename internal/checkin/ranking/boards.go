@@ -169,11 +169,11 @@ func (bs *Boards) FromRedis(ctx context.Context, b Board, user accounts.ID, cloc
 	ctx, cancel := context.WithTimeout(ctx, bs.cfg.Wait)
 	defer cancel()
 	board := bs.Of(b)
-	top, mine, on, err := board.Read(ctx, bs.now(), n, me)
+	top, mine, isPlaced, err := board.Read(ctx, bs.now(), n, me)
 	if err != nil {
 		return Ranking{}, err
 	}
-	if out.Top, err = rowsOf(top); err != nil || !on {
+	if out.Top, err = rowsOf(top); err != nil || !isPlaced {
 		return out, err
 	}
 	out.Me = &Row{mine.Rank, user, int(mine.Value)}

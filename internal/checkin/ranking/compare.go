@@ -22,9 +22,9 @@ type View struct {
 
 // entry is one user's entry on a board.
 type entry struct {
-	on    bool
-	score int64
-	dies  int64 // Unix ms; 0 if unknown
+	isPlaced bool
+	score    int64
+	dies     int64 // Unix ms; 0 if unknown
 }
 
 // Wrong reports whether a user's entry differs from the history. It returns the entry as it is and as it should be.
@@ -33,10 +33,10 @@ func (bs *Boards) Wrong(seen View, user accounts.ID, clock civil.Clock, h streak
 	is, should := seen.entries[user], entry{}
 	if b.season != 0 {
 		if days, at := h.SignedIn(b.Span()); days > 0 {
-			should = entry{on: true, score: scoreOf(days, at)}
+			should = entry{isPlaced: true, score: scoreOf(days, at)}
 		}
 	} else if p, ok := placementFrom(bs.freezes, user, clock, h); ok && b.value(p.Score) > 0 {
-		if should = (entry{on: true, score: scoreOf(b.value(p.Score), p.reached(b))}); b == StreakBoard {
+		if should = (entry{isPlaced: true, score: scoreOf(b.value(p.Score), p.reached(b))}); b == StreakBoard {
 			should.dies = p.Dies.UnixMilli()
 		}
 	}
@@ -51,9 +51,9 @@ func (bs *Boards) Wrong(seen View, user accounts.ID, clock civil.Clock, h streak
 		should.dies = 0
 	}
 	switch {
-	case is == should, !is.on && (!should.on || should.score <= seen.above):
+	case is == should, !is.isPlaced && (!should.isPlaced || should.score <= seen.above):
 		return "", "", false
-	case !should.on && b == StreakBoard && dying(is):
+	case !should.isPlaced && b == StreakBoard && dying(is):
 		return "", "", false // dead streaks are removed before they are read
 	}
 	return is.String(), should.String(), true
@@ -66,7 +66,7 @@ func scoreOf(value int, at time.Time) int64 {
 }
 
 func (e entry) String() string {
-	if !e.on {
+	if !e.isPlaced {
 		return "not on it"
 	}
 	text := fmt.Sprintf("%d since %s", e.score>>32, time.Unix(1<<32-1-e.score&(1<<32-1)+1577836800, 0).UTC().Format(time.RFC3339))

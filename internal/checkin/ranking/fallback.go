@@ -28,26 +28,26 @@ type fallback struct {
 
 // sqlBoard is a board as it was in SQL. The streak board includes the totals, because the same pass counts them.
 type sqlBoard struct {
-	of    Board
-	asOf  time.Time
-	took  time.Duration
-	ranks map[Board][]sqlRow // the best first
-	dead  time.Time          // streaks that die until then are removed
-	err   error
-	done  chan struct{}
+	board    Board
+	asOf     time.Time
+	duration time.Duration
+	ranks    map[Board][]sqlRow // the best first
+	dead     time.Time          // streaks that die until then are removed
+	err      error
+	done     chan struct{}
 }
 
 // FallbackLife is the largest age of a ranking from SQL, unless counts would overload SQL: a node spends no more than a
 // tenth of its time on one board.
 const FallbackLife = 5 * time.Second
 
-func (o *sqlBoard) life() time.Duration { return max(FallbackLife, 20*o.took) }
+func (o *sqlBoard) life() time.Duration { return max(FallbackLife, 20*o.duration) }
 
 func (o *sqlBoard) age(now time.Time) time.Duration { return now.Sub(o.asOf) }
 
 // bury removes streaks that have died. A caller that reads the former ranks may continue.
 func (o *sqlBoard) bury(now time.Time) {
-	if o.of != StreakBoard || now.Before(nextQuarter(o.dead)) {
+	if o.board != StreakBoard || now.Before(nextQuarter(o.dead)) {
 		return
 	}
 	var living []sqlRow
@@ -110,11 +110,11 @@ func (f *fallback) run(ctx context.Context) {
 				began := time.Now()
 				o.asOf = f.now()
 				o.dead = o.asOf
-				if o.ranks, o.err = f.rank(ctx, o.of); ctx.Err() != nil {
+				if o.ranks, o.err = f.rank(ctx, o.board); ctx.Err() != nil {
 					o.err = f.away
 				}
-				o.took = time.Since(began)
-				f.took(o)
+				o.duration = time.Since(began)
+				f.finish(o)
 			}
 		}
 	}
@@ -130,12 +130,12 @@ func (f *fallback) due() *sqlBoard {
 	return nil
 }
 
-func (f *fallback) took(o *sqlBoard) {
+func (f *fallback) finish(o *sqlBoard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.next, o.of)
+	delete(f.next, o.board)
 	if f.forget(o.asOf); o.err == nil {
-		f.have[o.of] = o
+		f.have[o.board] = o
 	}
 	close(o.done)
 }
@@ -148,11 +148,11 @@ func (f *fallback) forget(now time.Time) {
 // ranks returns all users on a board, the best first.
 func (f *fallback) ranks(ctx context.Context, b Board) ([]sqlRow, error) {
 	now := f.now()
-	of := b
+	counted := b
 	if b.season == 0 {
-		of = StreakBoard
+		counted = StreakBoard
 	}
-	have, next := f.either(of, now)
+	have, next := f.either(counted, now)
 	if have == nil {
 		select {
 		case <-next.done:
@@ -172,14 +172,14 @@ func (f *fallback) ranks(ctx context.Context, b Board) ([]sqlRow, error) {
 }
 
 // either returns the counted board, or the count in progress, or both.
-func (f *fallback) either(of Board, now time.Time) (have, next *sqlBoard) {
+func (f *fallback) either(board Board, now time.Time) (have, next *sqlBoard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget(now)
-	have, next = f.have[of], f.next[of]
+	have, next = f.have[board], f.next[board]
 	if next == nil && (have == nil || have.age(now) > have.life()/2) {
-		next = &sqlBoard{of: of, done: make(chan struct{})}
-		f.next[of] = next
+		next = &sqlBoard{board: board, done: make(chan struct{})}
+		f.next[board] = next
 		select {
 		case f.wake <- struct{}{}:
 		default: // it is already awake
@@ -205,8 +205,8 @@ func (bs *Boards) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, err
 			}
 			add(b, a.days, a.at, a.user, time.Time{})
 		}
-	} else if err := bs.readPlaces(ctx, func(some []Placement) error {
-		for _, p := range some {
+	} else if err := bs.readPlaces(ctx, func(chunk []Placement) error {
+		for _, p := range chunk {
 			add(StreakBoard, p.Streak, p.ran, p.user, p.Dies)
 			add(TotalBoard, p.Total, p.at, p.user, time.Time{})
 		}

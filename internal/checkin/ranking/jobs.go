@@ -25,7 +25,7 @@ func (bs *Boards) Jobs() []worker.Job {
 		Every:     2 * time.Second,
 		Timeout:   time.Hour, // four passes over the days of many millions of users
 		Singleton: true,
-		Run:       bs.Keep,
+		Run:       bs.LoadAll,
 	}, {
 		Name:      "checkin.seasons",
 		Every:     time.Hour,
@@ -38,10 +38,10 @@ func (bs *Boards) Jobs() []worker.Job {
 // would otherwise stay for ever.
 const recountEvery = time.Hour
 
-// Keep loads the current boards that are not loaded. It also loads compact boards whose counts are in doubt, because a
-// change was applied that may have been applied before, or was old. A node spends no more than a tenth of its time on
+// LoadAll loads the current boards that are not loaded. It also loads compact boards whose counts are in doubt, because
+// a change was applied that may have been applied before, or was old. A node spends no more than a tenth of its time on
 // the latter.
-func (bs *Boards) Keep(ctx context.Context) error {
+func (bs *Boards) LoadAll(ctx context.Context) error {
 	if !bs.projection.Up() {
 		return nil
 	}
@@ -49,15 +49,15 @@ func (bs *Boards) Keep(ctx context.Context) error {
 	failed := make([]error, len(boards))
 	var all sync.WaitGroup // most of a load is waiting
 	for i, b := range boards {
-		all.Go(func() { failed[i] = bs.keepBoard(ctx, b) })
+		all.Go(func() { failed[i] = bs.loadBoard(ctx, b) })
 	}
 	all.Wait()
 	return errors.Join(failed...)
 }
 
-func (bs *Boards) keepBoard(ctx context.Context, b Board) error {
+func (bs *Boards) loadBoard(ctx context.Context, b Board) error {
 	if b == StreakBoard {
-		if err := bs.keepRules(ctx); err != nil {
+		if err := bs.applyRules(ctx); err != nil {
 			return err
 		}
 	}
@@ -76,9 +76,9 @@ func (bs *Boards) keepBoard(ctx context.Context, b Board) error {
 	return bs.Recount(ctx, b, nil)
 }
 
-// keepRules loads the streak board again if its deaths were computed with other settings of freezes than this node's.
+// applyRules loads the streak board again if its deaths were computed with other settings of freezes than this node's.
 // Without stored settings, the board is lost as well, and its next load uses the present ones.
-func (bs *Boards) keepRules(ctx context.Context) error {
+func (bs *Boards) applyRules(ctx context.Context) error {
 	want := bs.freezes.String()
 	have, err := bs.rules(ctx)
 	if err != nil || have == want {

@@ -22,7 +22,7 @@ type passes struct {
 
 type pass struct {
 	members []*member
-	there   int // of them
+	present int // of them
 	stop    context.CancelFunc
 	ended   chan struct{}
 }
@@ -40,14 +40,14 @@ func (ps *passes) places(ctx context.Context) iter.Seq2[Placement, error] {
 		defer leave()
 		for {
 			select {
-			case some, more := <-m.places:
+			case chunk, more := <-m.places:
 				if !more {
 					if m.err != nil {
 						yield(Placement{}, m.err)
 					}
 					return
 				}
-				for _, p := range some {
+				for _, p := range chunk {
 					if !yield(p, nil) {
 						return
 					}
@@ -72,7 +72,7 @@ func (ps *passes) join(ctx context.Context) (m *member, leave func()) {
 	p := ps.next
 	m = &member{places: make(chan []Placement, 1), left: make(chan struct{})}
 	p.members = append(p.members, m)
-	p.there++
+	p.present++
 	return m, func() {
 		close(m.left)
 		if ps.leave(p) {
@@ -85,7 +85,7 @@ func (ps *passes) join(ctx context.Context) (m *member, leave func()) {
 func (ps *passes) leave(p *pass) (last bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if p.there--; p.there > 0 {
+	if p.present--; p.present > 0 {
 		return false
 	}
 	ps.close(p)
@@ -109,10 +109,10 @@ func (ps *passes) run(ctx context.Context, p *pass) {
 	ps.mu.Lock()
 	ps.close(p)
 	ps.mu.Unlock()
-	err := ps.read(ctx, func(some []Placement) error {
+	err := ps.read(ctx, func(chunk []Placement) error {
 		for _, m := range p.members {
 			select {
-			case m.places <- some:
+			case m.places <- chunk:
 			case <-m.left:
 			}
 		}
@@ -144,7 +144,7 @@ func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) er
 		if err != nil {
 			return err
 		}
-		now, some := bs.now(), make([]Placement, 0, len(users))
+		now, chunk := bs.now(), make([]Placement, 0, len(users))
 		for i, user := range users {
 			p := tallied(bs.freezes, user, clocks[user], tallies[i], granted[user])
 			if h, skips := histories[user]; skips {
@@ -154,11 +154,11 @@ func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) er
 				p.Streak = 0
 			}
 			if p.Total > 0 {
-				some = append(some, p)
+				chunk = append(chunk, p)
 			}
 		}
 		users, tallies = users[:0], tallies[:0]
-		return fn(some)
+		return fn(chunk)
 	}
 	err := bs.sql.everybody(ctx, func(user accounts.ID, t streak.Tally) error {
 		if users, tallies = append(users, user), append(tallies, t); len(users) == piece {
@@ -175,14 +175,14 @@ func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) er
 // skipping returns the histories of the users whose zone skips a date, because the row of that date may not be written
 // yet.
 func (bs *Boards) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]streak.History, error) {
-	var some []accounts.ID
+	var skippers []accounts.ID
 	for _, user := range users {
 		if _, skips := clocks[user].Skipped(); skips {
-			some = append(some, user)
+			skippers = append(skippers, user)
 		}
 	}
-	if len(some) == 0 {
+	if len(skippers) == 0 {
 		return nil, nil
 	}
-	return bs.cfg.Logged(ctx, some)
+	return bs.cfg.Logged(ctx, skippers)
 }

@@ -62,7 +62,7 @@ type boardMoves struct {
 	entries []leaderboard.Entry
 }
 
-func (ms *Moves) of(b Board) *boardMoves {
+func (ms *Moves) movesOn(b Board) *boardMoves {
 	i := slices.IndexFunc(ms.boards, func(m boardMoves) bool { return m.board == b })
 	if i < 0 {
 		i = len(ms.boards)
@@ -76,11 +76,11 @@ func (ms *Moves) Add(p Placement) {
 	for i := range p.boards() {
 		b, e := p.entry(i)
 		if p.Told != nil && i < p.Told.boards() {
-			if same, told := p.Told.entry(i); same == b {
-				e.Told = &told
+			if same, applied := p.Told.entry(i); same == b {
+				e.Told = &applied
 			}
 		}
-		m := ms.of(b)
+		m := ms.movesOn(b)
 		m.entries = append(m.entries, e)
 	}
 }
@@ -121,7 +121,7 @@ func (bs *Boards) AppendCmds(cmds []keyspace.Cmd, ms Moves) []keyspace.Cmd {
 func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 	now := bs.now()
 	moving := Current(now)
-	var told Moves
+	var moves Moves
 	var former []leaderboard.Board
 	for _, m := range ms.boards {
 		if !slices.Contains(moving, m.board) {
@@ -136,9 +136,9 @@ func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 			}
 			former = append(former, bs.Of(m.board))
 		}
-		told.boards = append(told.boards, m)
+		moves.boards = append(moves.boards, m)
 	}
-	if cmds := bs.AppendCmds(nil, told); len(cmds) > 0 {
+	if cmds := bs.AppendCmds(nil, moves); len(cmds) > 0 {
 		if err := keyspace.FirstErr(bs.send(ctx, cmds)); err != nil {
 			return fmt.Errorf("boards: %w", err)
 		}
@@ -156,8 +156,8 @@ func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 func (bs *Boards) begun(ctx context.Context, b Board) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, there, err := ExactKeys(b).Loaded.Get(ctx, bs.redis)
-	return there, err
+	_, ok, err := ExactKeys(b).Loaded.Get(ctx, bs.redis)
+	return ok, err
 }
 
 // Leave removes a user with that history from all stored boards. If the boards may already have the removal, it removes
@@ -201,16 +201,16 @@ func (bs *Boards) remove(ctx context.Context, b Board, e leaderboard.Entry) erro
 
 // Members returns some of a board's members and the next cursor. A cursor is "0" at the beginning and empty after the
 // last page. Of a compact board, it returns the best members only.
-func (bs *Boards) Members(ctx context.Context, b Board, cursor string, n int) (some []string, next string, err error) {
+func (bs *Boards) Members(ctx context.Context, b Board, cursor string, n int) (members []string, next string, err error) {
 	if bs.kind == Compact {
 		top, err := bs.Of(b).Top(ctx, bs.now(), leaderboard.MaxTop)
 		if errors.Is(err, leaderboard.ErrNotLoaded) {
 			return nil, "", nil
 		}
 		for _, r := range top {
-			some = append(some, r.Member)
+			members = append(members, r.Member)
 		}
-		return some, "", err
+		return members, "", err
 	}
 	reply := bs.send(ctx, []keyspace.Cmd{{Name: "ZSCAN", Key: scoreKeys.At(b).Key, Args: []string{cursor, "COUNT", strconv.Itoa(n)}}})[0]
 	items, err := reply.Items()
@@ -222,13 +222,13 @@ func (bs *Boards) Members(ctx context.Context, b Board, cursor string, n int) (s
 	}
 	for i, item := range items[1].List {
 		if i%2 == 0 {
-			some = append(some, item.Str)
+			members = append(members, item.Str)
 		}
 	}
 	if next, _, err = items[0].Text(); next == "0" {
 		next = ""
 	}
-	return some, next, err
+	return members, next, err
 }
 
 // View reads a board: of an exact one the entries of some users, of a compact one the best, because it has no others.
@@ -262,14 +262,14 @@ func (bs *Boards) entriesOf(ctx context.Context, b Board, users []accounts.ID) (
 			return View{}, err
 		}
 		for j, item := range list {
-			n, there, err := item.Float()
+			n, ok, err := item.Float()
 			e := out.entries[users[j]]
 			switch {
 			case err != nil:
 				return View{}, err
-			case !there:
+			case !ok:
 			case i == 0:
-				e.on, e.score = true, int64(n)
+				e.isPlaced, e.score = true, int64(n)
 			case n < 1<<53:
 				e.dies = int64(n)
 			}
@@ -286,7 +286,7 @@ func (bs *Boards) best(ctx context.Context, b Board, now time.Time) (View, error
 	}
 	out := View{board: b, entries: make(map[accounts.ID]entry, len(top)), above: -1}
 	for _, r := range top {
-		e := entry{on: true, score: scoreOf(int(r.Value), r.At)}
+		e := entry{isPlaced: true, score: scoreOf(int(r.Value), r.At)}
 		if user, err := ids.Parse[accounts.User](r.Member); err == nil {
 			out.entries[user] = e
 		}

@@ -23,7 +23,7 @@ func TestCounts_RebuiltEachHour(t *testing.T) {
 	w.Write(t, []accounts.ID{last}, today)
 	keep := func(want int) {
 		t.Helper()
-		if err := w.Keep(t.Context()); err != nil {
+		if err := w.LoadAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.rank(t, TotalBoard, last); got != want {
@@ -31,7 +31,7 @@ func TestCounts_RebuiltEachHour(t *testing.T) {
 		}
 	}
 	keep(1101)
-	w.tell(t, TotalBoard, leaderboard.Entry{Member: checkintest.NewUsers(1)[0].String(), Value: 2, At: w.Clock.Now()}) // a user who is not in SQL
+	w.update(t, TotalBoard, leaderboard.Entry{Member: checkintest.NewUsers(1)[0].String(), Value: 2, At: w.Clock.Now()}) // a user who is not in SQL
 	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestUpkeep_IncludesPastSeasons(t *testing.T) {
 			users := checkintest.NewUsers(3)
 			w.Write(t, users, friday)
 			late, week := users[0], WeekOf(friday)
-			if err := w.Keep(t.Context()); err != nil {
+			if err := w.LoadAll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			// tidied runs the job, and returns how many keys the week then has.
@@ -72,7 +72,7 @@ func TestUpkeep_IncludesPastSeasons(t *testing.T) {
 
 			// A day is made up late.
 			w.Write(t, []accounts.ID{late}, friday-1)
-			w.tell(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.Clock.Now(), From: leaderboard.Standing{Value: 1}})
+			w.update(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.Clock.Now(), From: leaderboard.Standing{Value: 1}})
 			if n := tidied(); n != all {
 				t.Errorf("it has %d keys, want %d: what came late is folded in", n, all)
 			}
@@ -81,7 +81,7 @@ func TestUpkeep_IncludesPastSeasons(t *testing.T) {
 			}
 
 			if kind == Compact {
-				w.tell(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.Clock.Now(), Replay: true})
+				w.update(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.Clock.Now(), Replay: true})
 				if n := tidied(); n != 0 {
 					t.Errorf("it has %d keys, although its counts are in doubt", n)
 				}
@@ -129,7 +129,7 @@ func TestCount_IncludesSkippedDate(t *testing.T) {
 	skipped, _ := left.Skipped()
 	w.Clock.Set(left.Start(skipped + 1).Add(time.Hour))
 	w.Write(t, []accounts.ID{ann}, skipped-2, skipped-1, skipped+1)
-	if err := w.Keep(t.Context()); err != nil {
+	if err := w.LoadAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r, err := w.FromRedis(t.Context(), StreakBoard, ann, left, 1, 0)
@@ -146,7 +146,7 @@ func TestStreakBoard_RebuiltByOtherRules(t *testing.T) {
 	users, today := checkintest.NewUsers(1), dayAt(w.Clock.Now())
 	w.Write(t, users, today-3, today-2)
 	for _, want := range []int{1, 0} {
-		if err := w.Keep(t.Context()); err != nil {
+		if err := w.LoadAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		top, err := w.Of(StreakBoard).Top(t.Context(), w.Clock.Now(), 10)

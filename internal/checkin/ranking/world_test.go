@@ -58,8 +58,8 @@ func newWorld(t *testing.T, kind string) *world {
 	return w
 }
 
-// tell sends an entry to a board in Redis.
-func (w *world) tell(t *testing.T, b Board, e leaderboard.Entry) {
+// update sends an entry to a board in Redis.
+func (w *world) update(t *testing.T, b Board, e leaderboard.Entry) {
 	t.Helper()
 	for _, r := range w.redis.DoMulti(t.Context(), w.Of(b).Update([]leaderboard.Entry{e})) {
 		if r.Err != nil {

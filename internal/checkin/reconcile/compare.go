@@ -150,18 +150,18 @@ func (rc *Reconciler) reconcileNext(ctx context.Context, r *Run, before string, 
 		if len(users) == 0 {
 			break
 		}
-		some, err := rc.lookAtUsers(ctx, r, users)
+		differing, err := rc.compareUsers(ctx, r, users)
 		if err != nil {
 			return false, err
 		}
-		differ = append(differ, some...)
+		differ = append(differ, differing...)
 		n += len(users)
 		cursor = users[len(users)-1].String()
 		if err := rc.pace(ctx, len(users), began); err != nil {
 			return false, err
 		}
 	}
-	if err := rc.lookAgain(ctx, r, differ); err != nil {
+	if err := rc.recheck(ctx, r, differ); err != nil {
 		return false, err
 	}
 	r.Summary.Compared += n
@@ -172,11 +172,11 @@ func (rc *Reconciler) reconcileNext(ctx context.Context, r *Run, before string, 
 
 // reconcileUsers compares users, and repairs and stores the differences.
 func (rc *Reconciler) reconcileUsers(ctx context.Context, r *Run, users []accounts.ID) error {
-	differ, err := rc.lookAtUsers(ctx, r, users)
+	differ, err := rc.compareUsers(ctx, r, users)
 	if err != nil {
 		return err
 	}
-	if err := rc.lookAgain(ctx, r, differ); err != nil {
+	if err := rc.recheck(ctx, r, differ); err != nil {
 		return err
 	}
 	r.Summary.Compared += len(users)
@@ -184,8 +184,8 @@ func (rc *Reconciler) reconcileUsers(ctx context.Context, r *Run, users []accoun
 	return nil
 }
 
-// lookAtUsers returns the users who seem to differ.
-func (rc *Reconciler) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
+// compareUsers compares users and returns those who seem to differ.
+func (rc *Reconciler) compareUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
 	if !r.Options.DryRun {
 		if users, err = rc.cfg.EraseLate(ctx, users); err != nil || len(users) == 0 {
 			return nil, err
@@ -207,7 +207,7 @@ func (rc *Reconciler) lookAtUsers(ctx context.Context, r *Run, users []accounts.
 			subjects[i].years = append(subjects[i].years, year)
 		}
 	}
-	if differ, err = rc.lookOnce(ctx, subjects); err != nil {
+	if differ, err = rc.findDiffering(ctx, subjects); err != nil {
 		return nil, err
 	}
 	histories := make(map[accounts.ID]streak.History, len(users))
@@ -236,8 +236,8 @@ func (rc *Reconciler) reconcileRecords(ctx context.Context, r *Run) (n int, err 
 			strays = append(strays, &subject{user: k.User, years: []int{k.Year}})
 		}
 	}
-	for some := range slices.Chunk(strays, chunkUsers) {
-		if err := rc.compare(ctx, r, some); err != nil {
+	for chunk := range slices.Chunk(strays, chunkUsers) {
+		if err := rc.compare(ctx, r, chunk); err != nil {
 			return 0, err
 		}
 	}
@@ -291,7 +291,7 @@ func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string
 	default:
 		r.Resume = runs.Resume{Stage: strayRecords}
 	}
-	return len(members), rc.tell(ctx, r, found)
+	return len(members), rc.storeDifferences(ctx, r, found)
 }
 
 // strays returns the members of a board who are not users with days.
@@ -323,33 +323,33 @@ func (rc *Reconciler) strays(ctx context.Context, members []string) (out []strin
 // compare compares users twice. It repairs the differences that both comparisons find, unless it is a dry run, and
 // stores them.
 func (rc *Reconciler) compare(ctx context.Context, r *Run, all []*subject) error {
-	differ, err := rc.lookOnce(ctx, all)
+	differ, err := rc.findDiffering(ctx, all)
 	if err != nil {
 		return err
 	}
-	return rc.lookAgain(ctx, r, differ)
+	return rc.recheck(ctx, r, differ)
 }
 
-// lookOnce returns the users who differ, perhaps because of a check-in in progress.
-func (rc *Reconciler) lookOnce(ctx context.Context, all []*subject) ([]*subject, error) {
+// findDiffering returns the users who differ, perhaps because of a check-in in progress.
+func (rc *Reconciler) findDiffering(ctx context.Context, all []*subject) ([]*subject, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	if err := rc.look(ctx, all); err != nil {
+	if err := rc.loadSubjects(ctx, all); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(rc.differences(x)) == 0 }), nil
 }
 
-// lookAgain rechecks the users who differed a while before, and repairs and stores the differences that remain.
-func (rc *Reconciler) lookAgain(ctx context.Context, r *Run, differ []*subject) error {
+// recheck rechecks the users who differed a while before, and repairs and stores the differences that remain.
+func (rc *Reconciler) recheck(ctx context.Context, r *Run, differ []*subject) error {
 	if len(differ) == 0 {
 		return nil
 	}
 	if err := runs.Sleep(ctx, rc.cfg.RecheckAfter); err != nil {
 		return err
 	}
-	if err := rc.look(ctx, differ); err != nil {
+	if err := rc.loadSubjects(ctx, differ); err != nil {
 		return err
 	}
 	var found []runs.Repair
@@ -362,18 +362,18 @@ func (rc *Reconciler) lookAgain(ctx context.Context, r *Run, differ []*subject) 
 		if !r.Options.DryRun {
 			var err error
 			if repaired, err = rc.repair(ctx, x, ds); err != nil {
-				return errors.Join(err, rc.tell(ctx, r, found))
+				return errors.Join(err, rc.storeDifferences(ctx, r, found))
 			}
 		}
 		for _, d := range ds {
 			found = append(found, runs.Repair{At: rc.now(), User: x.user.String(), What: d.what, Was: d.was, Becomes: d.becomes, Repaired: repaired})
 		}
 	}
-	return rc.tell(ctx, r, found)
+	return rc.storeDifferences(ctx, r, found)
 }
 
-// tell stores and logs the differences. It does not count a user whom the run has counted before.
-func (rc *Reconciler) tell(ctx context.Context, r *Run, found []runs.Repair) error {
+// storeDifferences stores and logs the differences. It does not count a user whom the run has counted before.
+func (rc *Reconciler) storeDifferences(ctx context.Context, r *Run, found []runs.Repair) error {
 	if len(found) == 0 {
 		return nil
 	}
@@ -397,8 +397,8 @@ func (rc *Reconciler) tell(ctx context.Context, r *Run, found []runs.Repair) err
 	return rc.Runs.Save(ctx, r, found...)
 }
 
-// look reads all data of the subjects.
-func (rc *Reconciler) look(ctx context.Context, all []*subject) (err error) {
+// loadSubjects reads all data of the subjects.
+func (rc *Reconciler) loadSubjects(ctx context.Context, all []*subject) (err error) {
 	users := mapped(all, func(x *subject) accounts.ID { return x.user })
 	before, err := rc.cfg.Histories(ctx, users)
 	if err != nil {

@@ -104,8 +104,8 @@ func (rc *Reconciler) warm(ctx context.Context, users []accounts.ID) error {
 		return err
 	}
 	now := rc.now()
-	for some := range slices.Chunk(users, warmAtOnce) {
-		keys := mapped(some, func(u accounts.ID) records.Key { return records.Key{User: u, Year: clocks[u].Today(now).Year()} })
+	for chunk := range slices.Chunk(users, warmAtOnce) {
+		keys := mapped(chunk, func(u accounts.ID) records.Key { return records.Key{User: u, Year: clocks[u].Today(now).Year()} })
 		if err := rc.load(ctx, keys); err != nil {
 			return err
 		}

@@ -52,26 +52,26 @@ func (o Options) Validate() error {
 
 // String returns the options that are not zero, as flags of the command line.
 func (o Options) String() string {
-	var said []string
+	var parts []string
 	switch {
 	case o.Boards && o.Days == 0:
-		said = append(said, "boards")
+		parts = append(parts, "boards")
 	case o.Days != 0 && !o.Boards:
-		said = append(said, "records")
+		parts = append(parts, "records")
 	}
 	if o.Days != 0 {
-		said = append(said, fmt.Sprintf("--days %d", o.Days))
+		parts = append(parts, fmt.Sprintf("--days %d", o.Days))
 	}
 	if o.DryRun {
-		said = append(said, "--dry-run")
+		parts = append(parts, "--dry-run")
 	}
 	if !o.User.IsZero() {
-		said = append(said, "--user "+o.User.String())
+		parts = append(parts, "--user "+o.User.String())
 	}
 	if o.Parts != 0 {
-		said = append(said, fmt.Sprintf("--part %d/%d", o.Part, o.Parts))
+		parts = append(parts, fmt.Sprintf("--part %d/%d", o.Part, o.Parts))
 	}
-	return strings.Join(said, " ")
+	return strings.Join(parts, " ")
 }
 
 // Summary is the result of a run.
@@ -101,11 +101,11 @@ func (s Summary) figures(yield func(name string, n int) bool) {
 
 // String returns the figures that are not 0.
 func (s Summary) String() string {
-	var said []string
+	var parts []string
 	for name, n := range s.figures {
-		said = append(said, fmt.Sprintf("%d %s", n, name))
+		parts = append(parts, fmt.Sprintf("%d %s", n, name))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // LogValue returns one attribute for each figure that is not 0.

@@ -115,14 +115,14 @@ func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accou
 			return nil, "", err
 		}
 	}
-	some, err := transfer.Arrivals(ctx, rc.cfg.DB, touched, at, chunkUsers)
+	arrivals, err := transfer.Arrivals(ctx, rc.cfg.DB, touched, at, chunkUsers)
 	switch {
 	case err != nil:
 		return nil, "", err
-	case len(some) > 0:
-		last := some[len(some)-1]
+	case len(arrivals) > 0:
+		last := arrivals[len(arrivals)-1]
 		r.Resume.At, r.Resume.Cursor = last.At, last.User.String()
-		users = mapped(some, func(a transfer.Arrival) accounts.ID { return a.User })
+		users = mapped(arrivals, func(a transfer.Arrival) accounts.ID { return a.User })
 		slices.SortFunc(users, accounts.ID.Compare)
 		return slices.Compact(users), "", nil
 	case touched:
@@ -135,7 +135,7 @@ func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accou
 
 // persist writes the months and totals of users that have changed, unless look is set. It returns how many users
 // changed in a way that no check-in causes, and how many changed at all.
-func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, look bool) (abnormal, changed int, err error) {
+func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, dryRun bool) (abnormal, changed int, err error) {
 	sums, months, err := rc.sql.persisted(ctx, users)
 	if err != nil {
 		return 0, 0, err
@@ -175,7 +175,7 @@ func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, historie
 		}
 		sums = append(sums, is)
 	}
-	if look || len(sums)+len(months) == 0 {
+	if dryRun || len(sums)+len(months) == 0 {
 		return abnormal, 0, nil
 	}
 	rc.metrics.abnormal.Add(float64(abnormal))

@@ -35,11 +35,11 @@ func (s *sqlStore) usersAfter(ctx context.Context, after, before string, n int) 
 	}
 	var all []accounts.ID
 	for _, table := range []string{"checkins", "checkin_grants", "checkin_totals"} {
-		some, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
+		chunk, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
 		if err != nil {
 			return nil, asKind(err)
 		}
-		all = append(all, some...)
+		all = append(all, chunk...)
 	}
 	slices.SortFunc(all, accounts.ID.Compare)
 	all = slices.Compact(all)
@@ -132,21 +132,21 @@ func (s *sqlStore) persist(ctx context.Context, sums []totals, months []month) (
 	putMonths := d.Compile(sqldb.Upsert{Table: "checkin_months", Columns: []string{"user_id", "month", "days", "covered"},
 		Key: []string{"user_id", "month"}, Set: []string{"days", "covered"}})
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		for some := range slices.Chunk(sums, 500) {
-			args := make([]any, 0, 6*len(some))
-			for _, t := range some {
+		for chunk := range slices.Chunk(sums, 500) {
+			args := make([]any, 0, 6*len(chunk))
+			for _, t := range chunk {
 				args = append(args, t.User.String(), t.Streak, t.Longest, t.Total, t.LastDay, t.AsOf)
 			}
-			if _, err := tx.SQL().ExecContext(ctx, putTotals.For(len(some)), args...); err != nil {
+			if _, err := tx.SQL().ExecContext(ctx, putTotals.For(len(chunk)), args...); err != nil {
 				return err
 			}
 		}
-		for some := range slices.Chunk(months, 500) {
-			args := make([]any, 0, 4*len(some))
-			for _, m := range some {
+		for chunk := range slices.Chunk(months, 500) {
+			args := make([]any, 0, 4*len(chunk))
+			for _, m := range chunk {
 				args = append(args, m.User.String(), m.Month, m.Days, m.Covered)
 			}
-			if _, err := tx.SQL().ExecContext(ctx, putMonths.For(len(some)), args...); err != nil {
+			if _, err := tx.SQL().ExecContext(ctx, putMonths.For(len(chunk)), args...); err != nil {
 				return err
 			}
 		}

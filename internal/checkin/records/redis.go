@@ -231,7 +231,7 @@ func (s *Store) Held(ctx context.Context, keys []Key) ([]Held, error) {
 	}
 	out := make([]Held, len(keys))
 	for i, reply := range s.Send(ctx, gets(keys)) {
-		text, there, err := reply.Text()
+		text, ok, err := reply.Text()
 		if e, ok := errors.AsType[redis.ServerError](err); ok && e.Code() == "WRONGTYPE" {
 			out[i] = Held{There: true, Foreign: true}
 			continue
@@ -239,7 +239,7 @@ func (s *Store) Held(ctx context.Context, keys []Key) ([]Held, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[i] = Held{There: there, Text: text}
+		out[i] = Held{There: ok, Text: text}
 	}
 	return out, nil
 }

@@ -90,15 +90,15 @@ func (h History) Equal(o History) bool {
 }
 
 // place returns the index where the mark of a day is, or belongs.
-func (h History) place(day civil.Day) (i int, there bool) {
+func (h History) place(day civil.Day) (i int, found bool) {
 	return slices.BinarySearchFunc(h.Marks, day, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
 }
 
 // With returns h with that mark, which replaces another one of its day.
 func (h History) With(m Mark) History {
 	h.Marks = slices.Clone(h.Marks)
-	i, there := h.place(m.Day)
-	if there {
+	i, found := h.place(m.Day)
+	if found {
 		h.Marks[i] = m
 	} else {
 		h.Marks = slices.Insert(h.Marks, i, m)
@@ -123,7 +123,7 @@ func (h History) WithSkipped(c civil.Clock) History {
 
 func (h History) covered(k Kind, days []civil.Day, at time.Time) History {
 	for _, d := range days {
-		if _, there := h.place(d); !there {
+		if _, found := h.place(d); !found {
 			h = h.With(Mark{Day: d, Kind: k, At: at})
 		}
 	}
@@ -162,9 +162,9 @@ func (h History) SignedOf(days []civil.Day) (out []civil.Day) {
 }
 
 // On returns the row of a day.
-func (h History) On(day civil.Day) (m Mark, there bool) {
-	i, there := h.place(day)
-	if !there {
+func (h History) On(day civil.Day) (m Mark, found bool) {
+	i, found := h.place(day)
+	if !found {
 		return Mark{}, false
 	}
 	return h.Marks[i], true

@@ -103,8 +103,8 @@ type importer struct {
 
 	erased []accounts.ID // named by rows of the chunk
 
-	faults map[Fault]*Fault // faults of accounts, by their content without a line
-	told   int              // reported faults, each counted once
+	faults   map[Fault]*Fault // faults of accounts, by their content without a line
+	reported int              // reported faults, each counted once
 }
 
 // remembered bounds the accounts that an import has in memory.
@@ -124,7 +124,7 @@ func (im *importer) fault(f Fault) error {
 		im.faults[same] = &first
 	}
 	im.o.Fault(f)
-	if im.told++; im.told >= im.o.MaxFaults {
+	if im.reported++; im.reported >= im.o.MaxFaults {
 		return ErrTooManyBad
 	}
 	return nil
@@ -146,7 +146,7 @@ const openTries = 3
 
 func (im *importer) write(ctx context.Context, chunk []line) (err error) {
 	for try := 1; ; try++ {
-		open, err := im.lookUp(ctx, chunk)
+		open, err := im.readAccounts(ctx, chunk)
 		if err != nil {
 			return err
 		}
@@ -181,8 +181,8 @@ func (im *importer) put(ctx context.Context, rows batch, open []accounts.User) (
 	return importRows(ctx, im.db, rows, open)
 }
 
-// lookUp reads the accounts of a chunk, and returns those to be created.
-func (im *importer) lookUp(ctx context.Context, chunk []line) (open []accounts.User, err error) {
+// readAccounts reads the accounts of a chunk, and returns those to be created.
+func (im *importer) readAccounts(ctx context.Context, chunk []line) (open []accounts.User, err error) {
 	if len(im.clocks) > remembered || len(im.emails) > remembered {
 		clear(im.clocks)
 		clear(im.emails)
@@ -275,12 +275,12 @@ func (b batch) touched() (t Touched) {
 func (im *importer) rows(chunk []line) (b batch, faults []Fault) {
 	for _, l := range chunk {
 		user, clock, err := im.owner(l)
-		of := cmp.Or(strings.TrimSpace(l.Email), l.User)
+		name := cmp.Or(strings.TrimSpace(l.Email), l.User)
 		if err == nil {
-			of, err = "", im.row(&b, l, user, clock)
+			name, err = "", im.row(&b, l, user, clock)
 		}
 		if f, bad := errors.AsType[Fault](err); bad {
-			f.Line, f.Of = l.number, of
+			f.Line, f.Of = l.number, name
 			faults = append(faults, f)
 		}
 	}

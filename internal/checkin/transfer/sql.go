@@ -54,8 +54,8 @@ const catchUpAfter = 2 * LoadWithin
 // Tombstone is the time in checkin_touched of a user who is being erased. Imports do not change it.
 const Tombstone = 0
 
-// Tell enqueues t, due after that time.
-func Tell(ctx context.Context, tx *sqldb.Tx, t Touched, after time.Duration) error {
+// Enqueue enqueues t, due after that time.
+func Enqueue(ctx context.Context, tx *sqldb.Tx, t Touched, after time.Duration) error {
 	payload, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func tryImport(ctx context.Context, db *sqldb.DB, b batch, open []accounts.User)
 		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(news.Users)), args...); err != nil {
 			return err
 		}
-		return Tell(ctx, tx, news, catchUpAfter)
+		return Enqueue(ctx, tx, news, catchUpAfter)
 	})
 	return added, err
 }
@@ -285,7 +285,7 @@ type Arrival struct {
 
 // Arrivals returns the next n arrivals later than after, in order of time and user. It reads the log or, for rows whose
 // own time is in the past, the touched users.
-func Arrivals(ctx context.Context, db *sqldb.DB, touched bool, after Arrival, n int) (some []Arrival, err error) {
+func Arrivals(ctx context.Context, db *sqldb.DB, touched bool, after Arrival, n int) (arrivals []Arrival, err error) {
 	defer errs.Wrap(&err, "checkin.arrivals")
 	table := "checkins"
 	if touched {
@@ -298,15 +298,15 @@ func Arrivals(ctx context.Context, db *sqldb.DB, touched bool, after Arrival, n 
 		args  []any
 	}{{"at = ? AND user_id > ?", []any{after.At, after.User}}, {"at > ?", []any{after.At}}} {
 		var more []Arrival
-		err := db.NewRaw("SELECT DISTINCT at, user_id FROM "+table+" WHERE "+q.where+" ORDER BY at, user_id LIMIT ?", append(q.args, n-len(some))...).Scan(ctx, &more)
+		err := db.NewRaw("SELECT DISTINCT at, user_id FROM "+table+" WHERE "+q.where+" ORDER BY at, user_id LIMIT ?", append(q.args, n-len(arrivals))...).Scan(ctx, &more)
 		if err != nil {
 			return nil, asKind(err)
 		}
-		if some = append(some, more...); len(some) == n {
+		if arrivals = append(arrivals, more...); len(arrivals) == n {
 			break
 		}
 	}
-	return some, nil
+	return arrivals, nil
 }
 
 // TouchedAt returns when the users last got rows with times in the past, for those who have such rows. For a user who

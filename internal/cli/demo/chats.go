@@ -98,12 +98,12 @@ var chats = []chat{
 
 // friends are Ada's friends and friend requests. They include all members of her chats and of her own group.
 var friends = []struct {
-	who     int
-	part    float64 // the part of the time since both have accounts
-	asks    bool    // the friend has sent the request; otherwise Ada has
-	message string
-	remark  string
-	tag     string
+	user          int
+	part          float64 // the part of the time since both have accounts
+	requestsFirst bool    // the friend has sent the request; otherwise Ada has
+	message       string
+	remark        string
+	tag           string
 }{
 	{bo, 0.93, false, "We met at the lock, remember?", "", "walks"}, {mingyuan, 0.85, false, "您好！我在学中文，可以请教您吗？", "", "中文"},
 	{eunji, 0.78, true, "Hi Ada, we sat next to each other at the concert.", "", ""}, {siyu, 0.7, true, "欢迎来我们的读书会！", "", "中文"},

@@ -180,15 +180,15 @@ func (s *stage) created(g *group) time.Duration {
 func (s *stage) befriend() {
 	s.friends = map[[2]int]time.Duration{}
 	for _, f := range friends {
-		from, to := ada, f.who
-		if f.asks {
-			from, to = f.who, ada
+		from, to := ada, f.user
+		if f.requestsFirst {
+			from, to = f.user, ada
 		}
-		ago := time.Duration(f.part * float64(s.both(ada, f.who)))
+		ago := time.Duration(f.part * float64(s.both(ada, f.user)))
 		s.meet(from, to, ago, f.message)
 		if f.remark != "" || f.tag != "" {
 			s.at(ago-24*time.Hour, func() error {
-				_, err := s.as(ada).UpdateFriend(s.ctx, s.id(f.who), api.FriendUpdate{Remark: &f.remark, Tag: &f.tag})
+				_, err := s.as(ada).UpdateFriend(s.ctx, s.id(f.user), api.FriendUpdate{Remark: &f.remark, Tag: &f.tag})
 				return err
 			})
 		}
@@ -208,14 +208,14 @@ func (s *stage) befriend() {
 		_, err = s.as(ada).MarkNotices(s.ctx, list.Notices[0].Seq)
 		return err
 	})
-	s.ask(noor, ada, 20*time.Hour, "Hi! I am new here. Bo says that you know the best walks.")
-	s.ask(vera, ada, 3*time.Hour, "Jonas told me about your group. May I join you on Saturday?")
-	s.ask(ada, zoe, 2*24*time.Hour, "I heard you play at the station. Wonderful!")
+	s.requestFriend(noor, ada, 20*time.Hour, "Hi! I am new here. Bo says that you know the best walks.")
+	s.requestFriend(vera, ada, 3*time.Hour, "Jonas told me about your group. May I join you on Saturday?")
+	s.requestFriend(ada, zoe, 2*24*time.Hour, "I heard you play at the station. Wonderful!")
 	s.at(40*24*time.Hour, func() error { return s.as(ada).Block(s.ctx, s.id(omar)) })
 }
 
-// ask sends a friend request. It returns a pointer that will contain the request's id.
-func (s *stage) ask(from, to int, ago time.Duration, message string) (request *string) {
+// requestFriend sends a friend request. It returns a pointer that will contain the request's id.
+func (s *stage) requestFriend(from, to int, ago time.Duration, message string) (request *string) {
 	request = new(string)
 	s.at(ago, func() error {
 		asked, err := s.as(from).AskFriend(s.ctx, api.FriendRequestNew{User: s.id(to), Message: message, Source: "search"})
@@ -228,7 +228,7 @@ func (s *stage) ask(from, to int, ago time.Duration, message string) (request *s
 // meet creates a friendship: from sends a request, and to accepts it some hours later.
 func (s *stage) meet(from, to int, ago time.Duration, message string) {
 	ago = min(ago, s.both(from, to))
-	request := s.ask(from, to, ago, message)
+	request := s.requestFriend(from, to, ago, message)
 	s.friendships++
 	since := ago - 7*time.Hour
 	s.friends[[2]int{from, to}], s.friends[[2]int{to, from}] = since, since
@@ -405,11 +405,11 @@ func (s *stage) gather() {
 		if err != nil {
 			return err
 		}
-		on, err := s.as(eunji).AddToRoom(s.ctx, studio, api.RoomItemNew{Kind: api.ItemLive, Source: made.Stream.ID, Title: made.Stream.Title})
+		state, err := s.as(eunji).AddToRoom(s.ctx, studio, api.RoomItemNew{Kind: api.ItemLive, Source: made.Stream.ID, Title: made.Stream.Title})
 		if err != nil {
 			return err
 		}
-		if err := s.load(eunji, studio, on.ID); err != nil {
+		if err := s.load(eunji, studio, state.ID); err != nil {
 			return err
 		}
 		_, err = s.as(eunji).SayInRoom(s.ctx, studio, "I am on the air whenever the demo is played.")
@@ -424,14 +424,14 @@ const (
 )
 
 // load loads an item and plays it.
-func (s *stage) load(who int, room, item string) error {
-	on, err := s.as(who).Playback(s.ctx, room)
+func (s *stage) load(user int, room, item string) error {
+	state, err := s.as(user).Playback(s.ctx, room)
 	if err != nil {
 		return err
 	}
-	if on, err = s.as(who).Command(s.ctx, room, api.PlaybackCommand{Generation: on.Generation, Version: on.Version, Do: api.PlaybackLoad, Item: item}); err != nil || !on.Paused {
+	if state, err = s.as(user).Command(s.ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackLoad, Item: item}); err != nil || !state.Paused {
 		return err
 	}
-	_, err = s.as(who).Command(s.ctx, room, api.PlaybackCommand{Generation: on.Generation, Version: on.Version, Do: api.PlaybackPlay})
+	_, err = s.as(user).Command(s.ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackPlay})
 	return err
 }

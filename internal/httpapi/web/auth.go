@@ -109,9 +109,9 @@ func (a *API) Identify(ctx context.Context, token string) (Caller, error) {
 	case a.auth == nil:
 		return nil, ErrNoToken
 	}
-	who, err := a.auth.Authenticate(ctx, token)
-	if _, ok := who.(Delegate); ok && err == nil {
+	caller, err := a.auth.Authenticate(ctx, token)
+	if _, ok := caller.(Delegate); ok && err == nil {
 		return nil, ErrCaller // a delegate calls operations one by one
 	}
-	return who, err
+	return caller, err
 }

@@ -98,8 +98,8 @@ func (a *API) runOnce(ctx context.Context, c *call, r *http.Request, body []byte
 // [API.Erase]. The calls of a delegate for a user have a name space of their own.
 func (c *call) scope() string {
 	scope := c.as.UserID() + " " + c.route.op.ID
-	if who := c.user(); who != c.as.UserID() {
-		scope += " " + who
+	if user := c.user(); user != c.as.UserID() {
+		scope += " " + user
 	}
 	return scope
 }

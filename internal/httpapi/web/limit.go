@@ -59,11 +59,11 @@ func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
 
 // Allow counts an act of a caller that is not an operation, under the given name and with Config.Limit. It reports
 // false if the caller exceeds the limit.
-func (a *API) Allow(ctx context.Context, who Caller, name string) bool {
+func (a *API) Allow(ctx context.Context, caller Caller, name string) bool {
 	if a.cfg.Limiter == nil || a.cfg.Limit.Max == 0 {
 		return true
 	}
-	res, err := a.cfg.Limiter.Allow(ctx, userLimits.At(keyspace.Text{S: who.UserID()}, keyspace.Text{S: name}), a.cfg.Limit)
+	res, err := a.cfg.Limiter.Allow(ctx, userLimits.At(keyspace.Text{S: caller.UserID()}, keyspace.Text{S: name}), a.cfg.Limit)
 	if err != nil {
 		if ctx.Err() == nil {
 			a.logOutage(ctx, "limit", "request not counted", err)

@@ -261,12 +261,12 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 	c.route = rt
 	c.Header()["Cache-Control"] = noStore
 	if !rt.public {
-		who, err := a.authenticate(ctx, r)
+		caller, err := a.authenticate(ctx, r)
 		if err != nil {
 			c.refuse(a.refusal(ctx, err))
 			return false
 		}
-		c.who = who
+		c.who = caller
 	}
 	if !a.allow(ctx, c, rt) {
 		return false

@@ -28,20 +28,20 @@ type allAddresses struct {
 // address is an address with an open port.
 type address struct {
 	ice.UDPMux
-	gone bool // the machine did not have it at the last check
+	missing bool // the machine did not have it at the last check
 }
 
 // listen opens the port on the addresses of the machine that keep accepts.
-func (a *allAddresses) listen(keep func(net.IP) bool) (*ice.MultiUDPMuxDefault, error) {
-	return ice.NewMultiUDPMuxFromPort(a.port, append(slices.Clip(a.options), ice.UDPMuxFromPortWithIPFilter(keep))...)
+func (a *allAddresses) listen(accept func(net.IP) bool) (*ice.MultiUDPMuxDefault, error) {
+	return ice.NewMultiUDPMuxFromPort(a.port, append(slices.Clip(a.options), ice.UDPMuxFromPortWithIPFilter(accept))...)
 }
 
-// look opens the port on new addresses of the machine. It closes the port on addresses that were missing at two checks
-// in a row, so that a short absence does not end sessions. The error is about addresses that refuse the port; the next
-// check retries them.
-func (a *allAddresses) look() error {
-	here := map[string]bool{}
-	if _, err := a.listen(func(ip net.IP) bool { here[ip.String()] = true; return false }); err != nil {
+// update opens the port on new addresses of the machine. It closes the port on addresses that were missing at two
+// checks in a row, so that a short absence does not end sessions. The error is about addresses that refuse the port;
+// the next check retries them.
+func (a *allAddresses) update() error {
+	present := map[string]bool{}
+	if _, err := a.listen(func(ip net.IP) bool { present[ip.String()] = true; return false }); err != nil {
 		return fmt.Errorf("media: %w", err)
 	}
 	a.mu.Lock()
@@ -49,13 +49,13 @@ func (a *allAddresses) look() error {
 	var fault error
 	changed, causes, refused := false, map[string]error{}, map[string][]string{} // by the text of the cause
 	for ip, open := range a.open {
-		if !here[ip] && open.gone {
+		if !present[ip] && open.missing {
 			fault, changed = errors.Join(fault, open.Close()), true
 			delete(a.open, ip)
 		}
-		open.gone = !here[ip]
+		open.missing = !present[ip]
 	}
-	for _, ip := range slices.Sorted(maps.Keys(here)) {
+	for _, ip := range slices.Sorted(maps.Keys(present)) {
 		if a.open[ip] != nil {
 			continue
 		}
@@ -70,14 +70,14 @@ func (a *allAddresses) look() error {
 		}
 	}
 	for _, cause := range slices.Sorted(maps.Keys(refused)) {
-		on := refused[cause][0]
+		addresses := refused[cause][0]
 		if more := len(refused[cause]) - 1; more > 0 {
-			on += fmt.Sprintf(" and %d more addresses", more)
+			addresses += fmt.Sprintf(" and %d more addresses", more)
 		}
-		fault = errors.Join(fault, fmt.Errorf("media: UDP port %d on %s: %w", a.port, on, causes[cause]))
+		fault = errors.Join(fault, fmt.Errorf("media: UDP port %d on %s: %w", a.port, addresses, causes[cause]))
 	}
 	if changed {
-		a.tell()
+		a.logAddresses()
 	}
 	text := ""
 	if fault != nil {
@@ -90,8 +90,8 @@ func (a *allAddresses) look() error {
 	return fault
 }
 
-// tell logs the addresses with an open port. The caller holds a.mu.
-func (a *allAddresses) tell() {
+// logAddresses logs the addresses with an open port. The caller holds a.mu.
+func (a *allAddresses) logAddresses() {
 	log, text := a.log.Warn, "live: UDP port open on local addresses only, no other address found"
 	for ip := range a.open {
 		if !net.ParseIP(ip).IsLoopback() {

@@ -22,5 +22,5 @@
 // # Ports
 //
 // All sessions of an [Engine] share one UDP port. Without a host, the engine has one socket for each address of the
-// machine, and [Engine.Look] handles added and removed addresses.
+// machine, and [Engine.UpdateAddresses] handles added and removed addresses.
 package media

@@ -65,8 +65,8 @@ type Engine struct {
 	log     *slog.Logger
 }
 
-// New opens the UDP port. Without a host, one address with an open port is enough, and [Engine.Look] retries the
-// others.
+// New opens the UDP port. Without a host, one address with an open port is enough, and [Engine.UpdateAddresses] retries
+// the others.
 func New(cfg Config) (_ *Engine, err error) {
 	host, port, err := net.SplitHostPort(cfg.UDP)
 	if err != nil {
@@ -96,7 +96,7 @@ func New(cfg Config) (_ *Engine, err error) {
 		e.all = &allAddresses{port: number, log: cfg.Log, open: map[string]*address{}, options: []ice.UDPMuxFromPortOption{
 			ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
 			ice.UDPMuxFromPortWithLoopback(), ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice"))}}
-		if err := e.all.look(); err != nil && len(e.all.GetListenAddresses()) == 0 {
+		if err := e.all.update(); err != nil && len(e.all.GetListenAddresses()) == 0 {
 			return nil, err
 		}
 		se.SetIncludeLoopbackCandidate(true) // for programs on this machine, which may have no other address
@@ -133,11 +133,11 @@ func New(cfg Config) (_ *Engine, err error) {
 	return e, nil
 }
 
-// Look updates the addresses of an engine that listens on all addresses of the machine. New sessions get the new
-// addresses.
-func (e *Engine) Look() {
+// UpdateAddresses updates the addresses of an engine that listens on all addresses of the machine. New sessions get the
+// new addresses.
+func (e *Engine) UpdateAddresses() {
 	if e.all != nil {
-		_ = e.all.look() // the next check retries
+		_ = e.all.update() // the next check retries
 	}
 }
 

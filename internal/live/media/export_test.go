@@ -37,15 +37,15 @@ func Hide(e *Engine, hidden func() bool) {
 func OnLoopback(port int, log *slog.Logger) (look func() error, open func() []net.Addr, end func() error) {
 	a := &allAddresses{port: port, log: log, open: map[string]*address{}, options: []ice.UDPMuxFromPortOption{ice.UDPMuxFromPortWithLoopback(),
 		ice.UDPMuxFromPortWithInterfaceFilter(func(name string) bool { return strings.HasPrefix(name, "lo") })}}
-	return a.look, a.GetListenAddresses, a.Close
+	return a.update, a.GetListenAddresses, a.Close
 }
 
-// Take makes a source receive a packet of its pictures or sound.
-func Take(s *Source, sound bool, p *rtp.Packet) {
+// Forward makes a source receive a packet of its pictures or sound.
+func Forward(s *Source, sound bool, p *rtp.Packet) {
 	if sound {
-		s.take(audio, webrtc.MimeTypeOpus, p, time.Now())
+		s.forward(audio, webrtc.MimeTypeOpus, p, time.Now())
 	} else {
-		s.take(video, webrtc.MimeTypeVP8, p, time.Now())
+		s.forward(video, webrtc.MimeTypeVP8, p, time.Now())
 	}
 }
 
@@ -57,7 +57,7 @@ func Forget(s *Source) {
 }
 
 // Waiting returns the number of packets in a recorder's queue.
-func Waiting(r *Recorder) int { return len(r.taker.queue) }
+func Waiting(r *Recorder) int { return len(r.receiver.queue) }
 
 // NearestLast is nearestLast.
 var NearestLast = nearestLast
@@ -67,7 +67,7 @@ var WithoutCandidates = withoutCandidates
 
 // Join adds a viewer to a source and removes it. It returns the packets that the viewer gets at once.
 func Join(s *Source) []*rtp.Packet {
-	t := &taker{queue: make(chan item, queued)}
+	t := &receiver{queue: make(chan item, queued)}
 	_, _ = s.add(t)
 	s.remove(t)
 	return t.backlog

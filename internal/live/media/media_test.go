@@ -156,7 +156,7 @@ func TestJoin_PicturesFollowEachOtherByMilliseconds(t *testing.T) {
 		if i == 0 {
 			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
 		}
-		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: begin + at*second}, Payload: frame})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: begin + at*second}, Payload: frame})
 	}
 	var got []uint32
 	for _, p := range media.Join(src) {
@@ -384,8 +384,8 @@ func TestRecording_EndsAtMaxSize(t *testing.T) {
 	}
 	frame := append([]byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}, make([]byte, 300)...)
 	for i := range uint32(500) { // a key frame every 0.9 s, and as many sounds
-		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 81000}, Payload: frame})
-		media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 43200}, Payload: []byte{0xfc, 0}})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 81000}, Payload: frame})
+		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 43200}, Payload: []byte{0xfc, 0}})
 	}
 	eventually.True(t, "the file to be full", func() bool {
 		select {
@@ -422,10 +422,10 @@ func TestARecordingEndsWhereItsFileFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	sound := func(i uint32) {
-		media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
+		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
 	}
 	for i, frame := range [][]byte{{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}, {0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
-		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: uint32(i) * 3600}, Payload: frame})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: uint32(i) * 3600}, Payload: frame})
 	}
 	sound(0)
 	eventually.True(t, "the file to begin", func() bool { return media.Waiting(r) == 0 }) // the sound is read after the picture that starts the file
@@ -470,14 +470,14 @@ func TestSoundThatLagsBehindThePicturesIsRecorded(t *testing.T) {
 		if i == 0 {
 			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
 		}
-		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 3600}, Payload: frame})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 3600}, Payload: frame})
 		if i == 1 { // the first picture is complete, and the file is started
-			media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 0}, Payload: []byte{0xfc, 0}})
-			media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 1, Timestamp: 960}, Payload: []byte{0xfc, 0}})
+			media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 0}, Payload: []byte{0xfc, 0}})
+			media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 1, Timestamp: 960}, Payload: []byte{0xfc, 0}})
 		}
 	}
 	for i := uint32(2); i < n; i++ {
-		media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
+		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
 	}
 	eventually.True(t, "all packets taken", func() bool { return media.Waiting(r) == 0 })
 	r.Stop()
@@ -524,10 +524,10 @@ func TestAnEngineOnAllAddressesFollowsThem(t *testing.T) {
 		if named() != want {
 			t.Errorf("after %d looks that did not find the address it is named: %t", i, !want)
 		}
-		e.Look()
+		e.UpdateAddresses()
 	}
 	hidden.Store(false)
-	if e.Look(); !named() {
+	if e.UpdateAddresses(); !named() {
 		t.Error("an address that has come is not named")
 	}
 	_, src := publish(t, e, livetest.Camera{})

@@ -39,16 +39,16 @@ type Recording struct {
 
 // Recorder writes a source to a WebM file until the source ends.
 type Recorder struct {
-	file  *os.File
-	src   *Source
-	taker taker
-	most  int64
-	began time.Time
-	out   Recording
-	err   error
-	done  chan struct{}
-	stop  chan struct{}
-	once  sync.Once
+	file     *os.File
+	src      *Source
+	receiver receiver
+	most     int64
+	began    time.Time
+	out      Recording
+	err      error
+	done     chan struct{}
+	stop     chan struct{}
+	once     sync.Once
 }
 
 // Record starts to write a source of VP8 and Opus to file, at most most bytes, beginning with a key frame. The file
@@ -57,15 +57,15 @@ func Record(src *Source, file *os.File, most int64) (*Recorder, error) {
 	if v := src.Formats.Video; v != nil && v.Mime != webrtc.MimeTypeVP8 {
 		return nil, ErrNoRecording
 	}
-	r := &Recorder{file: file, src: src, most: most, done: make(chan struct{}), stop: make(chan struct{}), taker: taker{queue: make(chan item, queued)}}
-	if _, err := src.add(&r.taker); err != nil {
+	r := &Recorder{file: file, src: src, most: most, done: make(chan struct{}), stop: make(chan struct{}), receiver: receiver{queue: make(chan item, queued)}}
+	if _, err := src.add(&r.receiver); err != nil {
 		return nil, err
 	}
 	r.began = time.Now()
 	go func() {
 		defer close(r.done)
 		r.err = r.run()
-		src.remove(&r.taker)
+		src.remove(&r.receiver)
 		r.err = errors.Join(r.err, file.Sync())
 		if info, err := file.Stat(); err == nil {
 			r.out.Bytes = info.Size()
@@ -158,7 +158,7 @@ func (r *Recorder) run() error {
 	var fault error
 	for fault == nil && !r.out.Full {
 		select {
-		case it := <-r.taker.queue:
+		case it := <-r.receiver.queue:
 			fault = w.add(it)
 			continue
 		case <-r.src.Done():
@@ -191,13 +191,13 @@ func newWebmWriter(r *Recorder) *webmWriter {
 // open starts the file. width and height are the size of the pictures, or 0 without pictures.
 func (w *webmWriter) open(width, height uint64) error {
 	var entries []webm.TrackEntry
-	var which []*tracked
+	var tracks []*tracked
 	if w.tracks[audio] != nil {
-		which = append(which, w.tracks[audio])
+		tracks = append(tracks, w.tracks[audio])
 		entries = append(entries, webm.TrackEntry{Name: "Audio", TrackNumber: 1, TrackUID: 1, CodecID: "A_OPUS", TrackType: 2, CodecPrivate: opusHead, Audio: &webm.Audio{SamplingFrequency: 48000, Channels: 2}})
 	}
 	if w.tracks[video] != nil {
-		which = append(which, w.tracks[video])
+		tracks = append(tracks, w.tracks[video])
 		entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
 	}
 	// The library's default sorter drops blocks that are older than the last written one. That would drop all sound
@@ -212,7 +212,7 @@ func (w *webmWriter) open(width, height uint64) error {
 	}
 	blocks, err := webm.NewSimpleBlockWriter(w.out, entries, opts...)
 	for i, b := range blocks {
-		which[i].to = b
+		tracks[i].to = b
 	}
 	w.begun, w.r.out.Bytes = err == nil, headBytes
 	w.r.began = time.Now()

@@ -13,8 +13,8 @@ import (
 	"github.com/pion/webrtc/v4"
 )
 
-// askEvery is the shortest time between two requests for a key frame.
-const askEvery = 300 * time.Millisecond
+// keyFrameRequestInterval is the shortest time between two requests for a key frame.
+const keyFrameRequestInterval = 300 * time.Millisecond
 
 // Source receives the packets of a publisher, or of another node that relays one. It is safe for concurrent use.
 type Source struct {
@@ -25,13 +25,13 @@ type Source struct {
 	done    chan struct{}
 	readers sync.WaitGroup
 
-	mu      sync.Mutex
-	ended   error // the reason of the end; nil before it
-	takers  map[*taker]struct{}
-	gop     gop
-	ssrc    uint32 // of the pictures
-	asked   time.Time
-	counted [2]counter // for pictures and sound
+	mu          sync.Mutex
+	ended       error // the reason of the end; nil before it
+	receivers   map[*receiver]struct{}
+	gop         gop
+	ssrc        uint32 // of the pictures
+	lastRequest time.Time
+	counted     [2]counter // for pictures and sound
 
 	packets, bytes, refused, dropped atomic.Uint64
 }
@@ -47,7 +47,7 @@ type counter struct {
 	began   bool
 	first   uint32 // extended sequence number
 	highest uint32
-	came    uint64
+	arrived uint64
 }
 
 func (c *counter) count(seq uint16) {
@@ -57,15 +57,15 @@ func (c *counter) count(seq uint16) {
 	if ahead := seq - uint16(c.highest); ahead < 1<<15 {
 		c.highest += uint32(ahead)
 	}
-	c.came++
+	c.arrived++
 }
 
 func (c *counter) lost() uint64 {
 	expected := uint64(c.highest-c.first) + 1
-	if !c.began || c.came >= expected {
+	if !c.began || c.arrived >= expected {
 		return 0
 	}
-	return expected - c.came
+	return expected - c.arrived
 }
 
 // Counts are the totals of a source since its start.
@@ -84,7 +84,7 @@ func (s *Source) Counts() Counts {
 }
 
 func newSource(pc *webrtc.PeerConnection, open func() bool) *Source {
-	return &Source{pc: pc, open: open, done: make(chan struct{}), takers: map[*taker]struct{}{}}
+	return &Source{pc: pc, open: open, done: make(chan struct{}), receivers: map[*receiver]struct{}{}}
 }
 
 // Publish answers a publisher's offer. A packet is forwarded only if open, called for each packet, returns true. The
@@ -113,7 +113,7 @@ func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_
 
 // Pull starts a viewer's session at another node for a source with these formats. ask sends the offer there and returns
 // the answer. The session has its own UDP sockets. It returns ErrOffer, or an error of ask.
-func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
+func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, exchange func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
 	pc, err := e.ownConnection()
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	sdp, err := ask(ctx, pc.LocalDescription().SDP)
+	sdp, err := exchange(ctx, pc.LocalDescription().SDP)
 	if err != nil {
 		return nil, err
 	}
@@ -172,13 +172,13 @@ func (s *Source) follow() {
 			kind, format = audio, s.Formats.Audio
 		}
 		// If a picture has several sizes (simulcast), the first one in the offer is forwarded.
-		handOn := t.RID() == r.Tracks()[0].RID()
+		forwarded := t.RID() == r.Tracks()[0].RID()
 		s.mu.Lock()
 		if s.ended != nil || format == nil {
 			s.mu.Unlock()
 			return
 		}
-		if kind == video && handOn {
+		if kind == video && forwarded {
 			s.ssrc = uint32(t.SSRC())
 		}
 		s.readers.Add(2)
@@ -194,7 +194,7 @@ func (s *Source) follow() {
 		}()
 		go func() {
 			defer s.readers.Done()
-			s.read(t, kind, format.Mime, handOn)
+			s.read(t, kind, format.Mime, forwarded)
 		}()
 	})
 	watch(s.pc, s.done, func(err error) { s.end(err) }, nil)
@@ -232,7 +232,7 @@ func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up 
 
 // read reads a track until it ends, and forwards its packets if handOn is true. It reads the others as well, so that
 // the publisher gets feedback about them.
-func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string, handOn bool) {
+func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string, forwarded bool) {
 	for {
 		p, _, err := t.ReadRTP()
 		if errors.Is(err, webrtc.ErrCodecNotFound) {
@@ -241,17 +241,17 @@ func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string, handOn bool)
 		if err != nil {
 			return
 		}
-		if !handOn {
+		if !forwarded {
 			continue
 		}
 		// Header extensions belong to the publisher's session.
 		p.Header.Extension, p.Header.Extensions, p.Header.CSRC = false, nil, nil
-		s.take(kind, mime, p, time.Now())
+		s.forward(kind, mime, p, time.Now())
 	}
 }
 
-// take forwards a received packet.
-func (s *Source) take(kind int, mime string, p *rtp.Packet, now time.Time) {
+// forward forwards a received packet.
+func (s *Source) forward(kind int, mime string, p *rtp.Packet, now time.Time) {
 	if !s.open() {
 		s.refused.Add(1)
 		return
@@ -266,40 +266,40 @@ func (s *Source) take(kind int, mime string, p *rtp.Packet, now time.Time) {
 		s.gop.add(p, key, now)
 	}
 	waits := false
-	for t := range s.takers {
-		if kind == video && t.waits {
+	for t := range s.receivers {
+		if kind == video && t.waitsForKey {
 			if !key {
 				waits = true
 				continue
 			}
-			t.waits = false
+			t.waitsForKey = false
 		}
 		select {
 		case t.queue <- item{kind, p}:
 		default:
 			s.dropped.Add(1)
-			t.waits = t.waits || kind == video
+			t.waitsForKey = t.waitsForKey || kind == video
 		}
 	}
 	if waits {
-		s.ask(now)
+		s.requestKeyFrame(now)
 	}
 }
 
-// ask asks the publisher for a key frame. The caller holds s.mu.
-func (s *Source) ask(now time.Time) {
-	if s.ssrc == 0 || now.Sub(s.asked) < askEvery {
+// requestKeyFrame asks the publisher for a key frame. The caller holds s.mu.
+func (s *Source) requestKeyFrame(now time.Time) {
+	if s.ssrc == 0 || now.Sub(s.lastRequest) < keyFrameRequestInterval {
 		return
 	}
-	s.asked = now
+	s.lastRequest = now
 	_ = s.pc.WriteRTCP([]rtcp.Packet{&rtcp.PictureLossIndication{MediaSSRC: s.ssrc}}) // the next packet retries
 }
 
-// wanted asks for a key frame on behalf of a viewer.
-func (s *Source) wanted() {
+// lockAndRequestKeyFrame asks for a key frame on behalf of a viewer.
+func (s *Source) lockAndRequestKeyFrame() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ask(time.Now())
+	s.requestKeyFrame(time.Now())
 }
 
 // item is a packet of a track.
@@ -311,58 +311,58 @@ type item struct {
 // queued is the largest number of packets in a queue: two seconds at 12 Mbit/s.
 const queued = 2048
 
-// taker receives the packets of a source.
-type taker struct {
-	backlog []*rtp.Packet // the group of pictures at the start
-	queue   chan item
-	waits   bool // for a key frame; owned by the source
+// receiver receives the packets of a source.
+type receiver struct {
+	backlog     []*rtp.Packet // the group of pictures at the start
+	queue       chan item
+	waitsForKey bool // owned by the source
 }
 
-// add adds a taker. The taker gets the current group of pictures and all later packets. add reports whether there is a
-// group. It returns ErrEnded.
-func (s *Source) add(t *taker) (kept bool, err error) {
+// add adds a receiver. The receiver gets the current group of pictures and all later packets. add reports whether there
+// is a group. It returns ErrEnded.
+func (s *Source) add(t *receiver) (kept bool, err error) {
 	s.mu.Lock()
 	if s.ended != nil {
 		s.mu.Unlock()
 		return false, ErrEnded
 	}
 	packets := slices.Clip(s.gop.packets) // the source appends to the group, but changes no packet of it
-	t.waits = len(packets) == 0
-	if t.waits && s.Formats.Video != nil {
-		s.ask(time.Now())
+	t.waitsForKey = len(packets) == 0
+	if t.waitsForKey && s.Formats.Video != nil {
+		s.requestKeyFrame(time.Now())
 	}
-	s.takers[t] = struct{}{}
+	s.receivers[t] = struct{}{}
 	s.mu.Unlock()
 	t.backlog = replay(packets) // without the lock, because the publisher's packets wait for it
 	return len(packets) > 0, nil
 }
 
-// remove removes a taker.
-func (s *Source) remove(t *taker) {
+// remove removes a receiver.
+func (s *Source) remove(t *receiver) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.takers, t)
+	delete(s.receivers, t)
 }
 
 // Done is closed when the source has ended.
 func (s *Source) Done() <-chan struct{} { return s.done }
 
 // end records the end of the source and its reason, once.
-func (s *Source) end(why error) {
+func (s *Source) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended == nil {
-		s.ended = why
+		s.ended = cause
 		close(s.done)
 	}
 }
 
 // Close ends the source and its session. It waits for the goroutines that read the source.
-func (s *Source) Close(why error) {
-	if why == nil {
-		why = ErrEnded
+func (s *Source) Close(cause error) {
+	if cause == nil {
+		cause = ErrEnded
 	}
-	s.end(why)
+	s.end(cause)
 	_ = s.pc.Close()
 	s.readers.Wait()
 }

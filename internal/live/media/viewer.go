@@ -94,10 +94,10 @@ func (t *track) write(p *rtp.Packet) (int, error) {
 
 // Viewer is a session that a source is sent to. It is safe for concurrent use.
 type Viewer struct {
-	pc     *webrtc.PeerConnection
-	src    *Source
-	tracks [2]*track
-	taker  taker
+	pc       *webrtc.PeerConnection
+	src      *Source
+	tracks   [2]*track
+	receiver receiver
 
 	mu      sync.Mutex
 	closed  bool
@@ -115,7 +115,7 @@ func (e *Engine) Watch(ctx context.Context, src *Source, offer string) (_ *Viewe
 	if err != nil {
 		return nil, "", err
 	}
-	v := &Viewer{pc: pc, src: src, done: make(chan struct{}), first: make(chan struct{}), taker: taker{queue: make(chan item, queued)}}
+	v := &Viewer{pc: pc, src: src, done: make(chan struct{}), first: make(chan struct{}), receiver: receiver{queue: make(chan item, queued)}}
 	defer func() {
 		if err != nil {
 			v.Close()
@@ -125,16 +125,16 @@ func (e *Engine) Watch(ctx context.Context, src *Source, offer string) (_ *Viewe
 	if err := applyOffer(pc, offer); err != nil {
 		return nil, "", err
 	}
-	takes := map[webrtc.RTPCodecType]bool{}
+	offered := map[webrtc.RTPCodecType]bool{}
 	for _, tr := range pc.GetTransceivers() {
-		takes[tr.Kind()] = true
+		offered[tr.Kind()] = true
 	}
 	sent := 0
 	for i, t := range v.tracks {
 		if t == nil {
 			continue
 		}
-		if !takes[t.kind] { // the viewer did not ask for this track
+		if !offered[t.kind] { // the viewer did not ask for this track
 			v.tracks[i] = nil
 			continue
 		}
@@ -143,7 +143,7 @@ func (e *Engine) Watch(ctx context.Context, src *Source, offer string) (_ *Viewe
 			return nil, "", err
 		}
 		sent++
-		v.work(func() { v.hear(sender) })
+		v.work(func() { v.handleFeedback(sender) })
 	}
 	if sent == 0 {
 		return nil, "", ErrCodec
@@ -169,8 +169,8 @@ func (v *Viewer) work(f func()) {
 	}
 }
 
-// hear handles a player's requests for key frames.
-func (v *Viewer) hear(sender *webrtc.RTPSender) {
+// handleFeedback handles a player's requests for key frames.
+func (v *Viewer) handleFeedback(sender *webrtc.RTPSender) {
 	for {
 		packets, _, err := sender.ReadRTCP()
 		if err != nil {
@@ -179,7 +179,7 @@ func (v *Viewer) hear(sender *webrtc.RTPSender) {
 		for _, p := range packets {
 			switch p.(type) {
 			case *rtcp.PictureLossIndication, *rtcp.FullIntraRequest:
-				v.src.wanted()
+				v.src.lockAndRequestKeyFrame()
 			}
 		}
 	}
@@ -202,11 +202,11 @@ func (v *Viewer) send() {
 			return
 		}
 	}
-	kept, err := v.src.add(&v.taker)
+	kept, err := v.src.add(&v.receiver)
 	if err != nil {
 		return // it ends with the source
 	}
-	defer v.src.remove(&v.taker)
+	defer v.src.remove(&v.receiver)
 	v.Kept = kept
 	begun := false
 	write := func(kind int, p *rtp.Packet) bool {
@@ -233,7 +233,7 @@ func (v *Viewer) send() {
 			}
 		}
 	}
-	for i, p := range v.taker.backlog {
+	for i, p := range v.receiver.backlog {
 		if !write(video, p) {
 			return
 		}
@@ -245,12 +245,12 @@ func (v *Viewer) send() {
 			}
 		}
 	}
-	v.taker.backlog = nil
+	v.receiver.backlog = nil
 	for {
 		select {
 		case <-v.done:
 			return
-		case it := <-v.taker.queue:
+		case it := <-v.receiver.queue:
 			if !write(it.kind, it.packet) {
 				return
 			}

@@ -167,7 +167,7 @@ type folderPart struct {
 	name string
 }
 
-func (p *folderPart) Keep(context.Context) error {
+func (p *folderPart) Complete(context.Context) error {
 	err := errors.Join(p.Sync(), p.Close())
 	if err == nil {
 		err = p.in.sync(path.Dir(p.name))

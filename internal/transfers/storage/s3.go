@@ -135,9 +135,9 @@ func (b *bucket) Remove(ctx context.Context, names ...string) error {
 	return errors.Join(faults...)
 }
 
-// keepsVersions reports whether the server has versioning enabled for the bucket. Some servers lack this request, or do
+// hasVersions reports whether the server has versioning enabled for the bucket. Some servers lack this request, or do
 // not allow it.
-func (b *bucket) keepsVersions(ctx context.Context) bool {
+func (b *bucket) hasVersions(ctx context.Context) bool {
 	v, err := b.client.GetBucketVersioning(ctx, b.name)
 	return err == nil && v.Enabled()
 }
@@ -166,7 +166,7 @@ type bucketPart struct {
 
 func (p *bucketPart) Write(b []byte) (int, error) { return p.buf.Write(b) }
 
-func (p *bucketPart) Keep(ctx context.Context) error {
+func (p *bucketPart) Complete(ctx context.Context) error {
 	defer p.Abort()
 	sent := p.in.progress(ctx)
 	_, err := p.in.client.PutObject(sent.ctx, p.in.name, p.in.prefix+p.name, sending{bytes.NewReader(p.buf.Bytes()), sent}, int64(p.buf.Len()),

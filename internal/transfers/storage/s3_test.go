@@ -50,7 +50,7 @@ func TestBucket_SilentServerEndsEachRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return w.Keep(t.Context())
+		return w.Complete(t.Context())
 	}
 	if err := keep("one"); err != nil {
 		t.Fatal(err)

@@ -39,8 +39,8 @@ type Storage interface {
 type Writing interface {
 	io.Writer
 
-	// Keep makes the part durable. It is called once, instead of Abort.
-	Keep(ctx context.Context) error
+	// Complete makes the part durable. It is called once, instead of Abort.
+	Complete(ctx context.Context) error
 
 	// Abort deletes the part.
 	Abort()
@@ -116,7 +116,7 @@ func TryBucket(ctx context.Context, setting string) (at string, versions bool, e
 	if err := b.List(ctx, func(string) error { return enough }); err != nil && !errors.Is(err, enough) {
 		return b.String(), false, err
 	}
-	return b.String(), b.keepsVersions(ctx), nil
+	return b.String(), b.hasVersions(ctx), nil
 }
 
 // IsFull reports whether an error of a storage means that it has no space.

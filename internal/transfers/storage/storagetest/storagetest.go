@@ -57,7 +57,7 @@ func Put(t testing.TB, s storage.Storage, name string, data []byte) {
 	if _, err := io.Copy(w, struct{ io.Reader }{bytes.NewReader(data)}); err != nil { // in pieces
 		t.Fatal(err)
 	}
-	if err := w.Keep(t.Context()); err != nil {
+	if err := w.Complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -23,17 +23,17 @@ func newDecoding() *fairqueue.Queue {
 
 // describe returns the description of a file that a message needs. Unusual bytes are not an error: content that is
 // neither a picture nor a recording is a plain file.
-func (s *Service) describe(ctx context.Context, t *Transfer) (*Looks, error) {
+func (s *Service) describe(ctx context.Context, t *Transfer) (*Description, error) {
 	c, err := s.read(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	if typ, duration, err := recording(c); err != nil || typ != "" {
-		return &Looks{Type: typ, Duration: duration}, asStorage(err)
+		return &Description{Type: typ, Duration: duration}, asStorage(err)
 	}
 	if t.Size > picture.MaxPhoto {
-		return &Looks{}, nil
+		return &Description{}, nil
 	}
 	release, err := s.decoding.Acquire(ctx, t.From.String(), max(t.Size, minDecode))
 	if err != nil {
@@ -47,17 +47,17 @@ func (s *Service) describe(ctx context.Context, t *Transfer) (*Looks, error) {
 	if _, err := io.ReadFull(c, data); err != nil {
 		return nil, asStorage(err)
 	}
-	p, err := s.studio.Look(ctx, t.From.String(), data)
+	p, err := s.studio.Describe(ctx, t.From.String(), data)
 	switch {
 	case errors.Is(err, picture.ErrUnreadable), errors.Is(err, picture.ErrDimensions):
-		return &Looks{}, nil
+		return &Description{}, nil
 	case err != nil:
 		return nil, err
 	}
-	l := &Looks{Type: p.Type, Width: p.Width, Height: p.Height}
-	for _, small := range p.Thumbnails {
-		th := Thumbnail{Side: small.Side, Width: small.Width, Height: small.Height, Type: small.Type, part: newThumbnail(t.ID, small.Side, int64(len(small.Data)), s.sql.db.Now())}
-		if err := s.store(ctx, th.name, small.Data); err != nil {
+	l := &Description{Type: p.Type, Width: p.Width, Height: p.Height}
+	for _, image := range p.Thumbnails {
+		th := Thumbnail{Side: image.Side, Width: image.Width, Height: image.Height, Type: image.Type, part: newThumbnail(t.ID, image.Side, int64(len(image.Data)), s.sql.db.Now())}
+		if err := s.store(ctx, th.name, image.Data); err != nil {
 			s.remove(ctx, l.names())
 			return nil, err
 		}
@@ -76,11 +76,11 @@ func (s *Service) store(ctx context.Context, name string, data []byte) error {
 		w.Abort()
 		return asStorage(err)
 	}
-	return asStorage(w.Keep(ctx))
+	return asStorage(w.Complete(ctx))
 }
 
 // names returns the names of the thumbnails' parts.
-func (l *Looks) names() (all []string) {
+func (l *Description) names() (all []string) {
 	for _, th := range l.Thumbnails {
 		all = append(all, th.name)
 	}
@@ -88,9 +88,9 @@ func (l *Looks) names() (all []string) {
 }
 
 // thumbnail returns the thumbnail of a variant, or ErrNoSmall.
-func (l *Looks) thumbnail(what variant) (Thumbnail, error) {
+func (l *Description) thumbnail(v variant) (Thumbnail, error) {
 	for _, th := range l.Thumbnails {
-		if th.Side == what.side() {
+		if th.Side == v.side() {
 			return th, nil
 		}
 	}
