@@ -27,27 +27,32 @@ const module = "github.com/stoa-dev/stoa"
 // Packages of one layer do not import each other.
 var layers = [][]string{
 	{"lib/keyspace/internal/commands", "lib"},
-	{"lib/keyspace", "api", "lib/testing/eventually", "lib/testing/bubble", "lib/testing/logtest", "lib/redis/internal/engine", "lib/redis/internal/pipe"},
+	{"lib/keyspace", "api", "lib/testing/eventually", "lib/testing/bubble", "lib/testing/logtest", "lib/redis/internal/engine",
+		"lib/redis/internal/pipe"},
 	{"lib/keyspace/acl", "lib/keyspace/catalogue"},
 	{"lib/keyspace/lock"},
 	{"lib/redis/embedded", "lib/redis/spawn"},
 	{"lib/redis"},
 	{"lib/redis/redistest"},
 	{"lib/redis/redistest/conformance"},
-	{"lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt"},
+	{"lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/keyspace/audit", "lib/keyspace/move",
+		"lib/keyspace/adopt"},
 	{"lib/keyspace/cli", "lib/keyspace/keyvet"},
 	{"lib/keyspace/keyvet/cmd/keyvet", "lib/keyspace/cmd/keyspace"},
 	{"lib/cache/internal/shapes", "lib/cache/internal/slots"},
 	{"lib/cache"},
 	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect"},
-	{"internal/base/errs", "internal/base/fairqueue", "internal/base/clientnet", "internal/base/leaktest", "internal/base/origin", "internal/httpapi/assets", "internal/httpapi/openapi", "internal/base/i18n", "internal/qr", "internal/base/words", "internal/base/weblink"},
+	{"internal/base/errs", "internal/base/fairqueue", "internal/base/clientnet", "internal/base/leaktest", "internal/base/origin",
+		"internal/httpapi/assets", "internal/httpapi/openapi", "internal/base/i18n", "internal/qr", "internal/base/words",
+		"internal/base/weblink"},
 	{"internal/base/ids", "internal/base/civil", "internal/config", "internal/obs"},
 	{"internal/realtime/events", "internal/base/cursor"},
 	{"internal/storage/migrations"},
 	{"internal/storage/sqldb"},
 	{"internal/storage/sqldb/sqldbtest"},
 	{"internal/storage/sqlcopy"},
-	{"internal/httpapi/web", "internal/background/worker", "internal/background/queue", "internal/storage/projection", "internal/background/runs", "internal/background/supervise", "internal/mail", "internal/picture"},
+	{"internal/httpapi/web", "internal/background/worker", "internal/background/queue", "internal/storage/projection",
+		"internal/background/runs", "internal/background/supervise", "internal/mail", "internal/picture"},
 	{"internal/background/drops", "internal/realtime/gateway"},
 	{"internal/webhooks", "internal/aggregate"},
 	{"internal/accounts/password", "internal/accounts/trail", "internal/accounts/emails", "internal/accounts/attempts"},
@@ -67,23 +72,30 @@ var layers = [][]string{
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit", "internal/cli/reference", "internal/cli/demo"},
-	{"internal/cli", "internal/wholeserver", "internal/wholeserver/integration", "internal/checkin/hazards", "examples/backend", "examples/bot", "examples/library", "examples/library/people", "examples/library/board", "examples/library/report", "e2e", "deploy"},
+	{"internal/cli", "internal/wholeserver", "internal/wholeserver/integration", "internal/checkin/hazards", "examples/backend",
+		"examples/bot", "examples/library", "examples/library/people", "examples/library/board", "examples/library/report", "e2e", "deploy"},
 	{"cmd/stoa"},
 }
 
 // library packages can be imported by anyone.
-var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect", "api", "client"}
+var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit",
+	"lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet",
+	"lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard",
+	"lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect", "api", "client"}
 
 // domains keep each technology in its own file.
-var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/records", "checkin/reconcile", "checkin/transfer"}
+var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence",
+	"activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin",
+	"checkin/ranking", "checkin/records", "checkin/reconcile", "checkin/transfer"}
 
 // importers lists which files of a domain may import a package.
 var importers = map[string][]string{
-	"database/sql":                         {"sql.go", "sql_*.go"},
-	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
-	module + "/lib/redis":                  {"redis.go", "redisfirst.go", "service.go", "boards.go"},
-	module + "/lib/leaderboard":            {"redis.go", "boards.go", "keys.go"},
-	module + "/lib/cache":                  {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go", "members.go", "playlist.go", "jobs.go"},
+	"database/sql":              {"sql.go", "sql_*.go"},
+	"github.com/uptrace/bun":    {"sql.go", "sql_*.go"},
+	module + "/lib/redis":       {"redis.go", "redisfirst.go", "service.go", "boards.go"},
+	module + "/lib/leaderboard": {"redis.go", "boards.go", "keys.go"},
+	module + "/lib/cache": {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go",
+		"leaving.go", "requests.go", "erase.go", "members.go", "playlist.go", "jobs.go"},
 	module + "/lib/cache/collection":       {"cache.go", "service.go", "requests.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/httpapi/web":       {"http.go", "http_*.go"},
@@ -104,7 +116,8 @@ func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.Impor
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run, because Go's cache of test results does not track the files of the program
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports,TestGoFiles,XTestImports", "./...", module+"/lib/...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports,TestGoFiles,XTestImports", "./...",
+		module+"/lib/...")
 	cmd.Env = append(os.Environ(), "GOWORK=off") // modules next to these two do not belong to the project
 	out, err := cmd.Output()
 	if err != nil {
@@ -150,7 +163,8 @@ func checkLayer(p pkg) (faults []string) {
 func checkTests(p pkg) (faults []string) {
 	for _, imp := range p.XTestImports {
 		if len(p.TestGoFiles) > 0 && (imp == module+"/internal/app" || imp == module+"/internal/testkit") {
-			faults = append(faults, fmt.Sprintf("%s has internal tests and external ones that import %s: move these to internal/wholeserver", p.rel(), imp))
+			faults = append(faults, fmt.Sprintf("%s has internal tests and external ones that import %s: move these to internal/wholeserver",
+				p.rel(), imp))
 		}
 	}
 	return faults
@@ -174,7 +188,10 @@ func checkDoc(p pkg) (faults []string) {
 
 func checkFile(file string, imports []string) (faults []string) {
 	for _, imp := range imports {
-		if where, ruled := importers[imp]; ruled && !slices.ContainsFunc(where, func(name string) bool { ok, _ := path.Match(name, path.Base(file)); return ok }) {
+		if where, ruled := importers[imp]; ruled && !slices.ContainsFunc(where, func(name string) bool {
+			ok, _ := path.Match(name, path.Base(file))
+			return ok
+		}) {
 			faults = append(faults, fmt.Sprintf("%s imports %s, which belongs in %s", file, imp, strings.Join(where, " or ")))
 		}
 	}
@@ -285,8 +302,10 @@ func planted(t *testing.T, faults []string, what string) {
 }
 
 func TestLayers(t *testing.T) {
-	planted(t, checkLayer(pkg{ImportPath: module + "/lib/redis", Imports: []string{module + "/lib/leaderboard"}}), "an import from a higher layer")
-	planted(t, checkLayer(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/lib/ratelimit"}}), "an import from the same layer")
+	planted(t, checkLayer(pkg{ImportPath: module + "/lib/redis", Imports: []string{module + "/lib/leaderboard"}}),
+		"an import from a higher layer")
+	planted(t, checkLayer(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/lib/ratelimit"}}),
+		"an import from the same layer")
 	planted(t, checkLayer(pkg{ImportPath: module + "/internal/attic"}), "a package in no layer")
 	for _, p := range packages(t) {
 		report(t, checkLayer(p))
@@ -294,7 +313,8 @@ func TestLayers(t *testing.T) {
 }
 
 func TestNoWholeServerIsCompiledForADomainsTests(t *testing.T) {
-	planted(t, checkTests(pkg{TestGoFiles: []string{"a_test.go"}, XTestImports: []string{module + "/internal/testkit"}}), "a whole server beside internal tests")
+	planted(t, checkTests(pkg{TestGoFiles: []string{"a_test.go"}, XTestImports: []string{module + "/internal/testkit"}}),
+		"a whole server beside internal tests")
 	report(t, checkTests(pkg{XTestImports: []string{module + "/internal/testkit"}}))
 	for _, p := range packages(t) {
 		report(t, checkTests(p))
@@ -448,7 +468,8 @@ func TestNoContextIsMadeOutOfNothing(t *testing.T) {
 	}
 	planted(t, checkBackground("x.go", f), "context.Background in a package")
 	for _, p := range packages(t) {
-		if p.rel() == "cmd/stoa" || p.rel() == "lib/keyspace/cli" || strings.HasSuffix(p.rel(), "test") || p.rel() == "internal/testkit" || p.rel() == "e2e" || strings.HasPrefix(p.rel(), "examples/") {
+		if p.rel() == "cmd/stoa" || p.rel() == "lib/keyspace/cli" || strings.HasSuffix(p.rel(), "test") || p.rel() == "internal/testkit" ||
+			p.rel() == "e2e" || strings.HasPrefix(p.rel(), "examples/") {
 			continue
 		}
 		for _, name := range p.GoFiles {

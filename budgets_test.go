@@ -16,7 +16,8 @@ func constant(t *testing.T, file, name string) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := regexp.MustCompile(`(?m)^\s*(?:const )?` + name + `\s*=\s*(?:(\d+) \* )?time\.(Millisecond|Second|Minute)\b`).FindSubmatch(text); m != nil {
+	if m := regexp.MustCompile(`(?m)^\s*(?:const )?` + name +
+		`\s*=\s*(?:(\d+) \* )?time\.(Millisecond|Second|Minute)\b`).FindSubmatch(text); m != nil {
 		n, unit := 1, map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute}[string(m[2])]
 		if len(m[1]) > 0 {
 			n, _ = strconv.Atoi(string(m[1]))
@@ -44,17 +45,27 @@ func TestDependentDurations_LeaveEnoughTime(t *testing.T) {
 		longer, shorter time.Duration
 		least           time.Duration
 	}{
-		{"a Go client retries a busy key longer than a claim lives", at(goClient, "defaultTimeout"), at(web+"idempotency.go", "claimTimeout"), at(goClient, "maxWait")},
-		{"the page retries a busy key longer than a claim lives", at("web/src/api.ts", "BUSY_FOR"), at(web+"idempotency.go", "claimTimeout"), time.Second},
-		{"the JavaScript client retries a busy key longer than a claim lives", at("clients/js/src/errors.ts", "busyFor"), at(web+"idempotency.go", "claimTimeout"), time.Second},
-		{"the JavaScript client waits for the answer to a call longer than an operation runs", at("clients/js/src/client.ts", "answerTime"), at(web+"op.go", "opTime"), time.Second},
-		{"a claim outlives the try that it is for", at(web+"idempotency.go", "claimTimeout"), at(web+"idempotency.go", "tryTimeout") + at(web+"idempotency.go", "storeTimeout"), 0},
-		{"a connection outlives the try whose answer it carries", at(web+"web.go", "answerTimeout"), at(web+"idempotency.go", "tryTimeout"), at(web+"idempotency.go", "storeTimeout")},
-		{"a node is known as dead before its claims lapse", at(web+"idempotency.go", "orphanTimeout"), at("internal/cluster/keys.go", "leaseLife"), time.Second},
-		{"presence remembers a node longer than its lease lives", at("internal/presence/watch.go", "linger"), at("internal/cluster/keys.go", "leaseLife"), at("internal/cluster/service.go", "Beat")},
-		{"a client notices a silent stream after several heartbeats", at("client/events.go", "maxIdle"), at(web+"stream.go", "heartbeat"), 2 * at(web+"stream.go", "heartbeat")},
+		{"a Go client retries a busy key longer than a claim lives", at(goClient, "defaultTimeout"), at(web+"idempotency.go", "claimTimeout"),
+			at(goClient, "maxWait")},
+		{"the page retries a busy key longer than a claim lives", at("web/src/api.ts", "BUSY_FOR"), at(web+"idempotency.go", "claimTimeout"),
+			time.Second},
+		{"the JavaScript client retries a busy key longer than a claim lives", at("clients/js/src/errors.ts", "busyFor"),
+			at(web+"idempotency.go", "claimTimeout"), time.Second},
+		{"the JavaScript client waits for the answer to a call longer than an operation runs", at("clients/js/src/client.ts", "answerTime"),
+			at(web+"op.go", "opTime"), time.Second},
+		{"a claim outlives the try that it is for", at(web+"idempotency.go", "claimTimeout"), at(web+"idempotency.go", "tryTimeout") +
+			at(web+"idempotency.go", "storeTimeout"), 0},
+		{"a connection outlives the try whose answer it carries", at(web+"web.go", "answerTimeout"), at(web+"idempotency.go", "tryTimeout"),
+			at(web+"idempotency.go", "storeTimeout")},
+		{"a node is known as dead before its claims lapse", at(web+"idempotency.go", "orphanTimeout"),
+			at("internal/cluster/keys.go", "leaseLife"), time.Second},
+		{"presence remembers a node longer than its lease lives", at("internal/presence/watch.go", "linger"),
+			at("internal/cluster/keys.go", "leaseLife"), at("internal/cluster/service.go", "Beat")},
+		{"a client notices a silent stream after several heartbeats", at("client/events.go", "maxIdle"), at(web+"stream.go", "heartbeat"),
+			2 * at(web+"stream.go", "heartbeat")},
 		{"a Go client repeats a renewal while its answer is repeated", at(tokens, "replayWindow"), 2 * at(goClient, "renewalTry"), time.Second},
-		{"a JavaScript client repeats a renewal while its answer is repeated", at(tokens, "replayWindow"), 2 * at("clients/js/src/tokens.ts", "tryFor"), time.Second},
+		{"a JavaScript client repeats a renewal while its answer is repeated", at(tokens, "replayWindow"),
+			2 * at("clients/js/src/tokens.ts", "tryFor"), time.Second},
 	} {
 		if test.longer-test.shorter < test.least {
 			t.Errorf("%s: %s and %s, want a difference of %s", test.what, test.longer, test.shorter, test.least)

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-var shrinkProse = flag.Bool("shrink-prose", false, "lower the counts in testdata/prose.txt to those of now, carry counts to files that moved, or write the first file")
+var shrinkProse = flag.Bool("shrink-prose", false,
+	"lower the counts in testdata/prose.txt to those of now, carry counts to files that moved, or write the first file")
 
 const proseBaseline = "testdata/prose.txt"
 
@@ -27,12 +28,18 @@ const proseBaseline = "testdata/prose.txt"
 // rules in "How we write". Phrases are divided by |; ^ is the start of a
 // sentence that is not a question, and … any words. A habit without phrases is a long sentence.
 var habits = []struct{ name, rule, phrases string }{
-	{"headless subject", "begin with a noun", "^ Who|^ Whoever|^ Whose|^ Whom|^ What|^ Whatever|^ Those that|^ Those who|^ Those of|^ All that|^ That which"},
-	{"vague actor", "name the actor", "somebody|Somebody|somebody's|Somebody's|someone|Someone|someone's|nobody|Nobody|nobody's|no one|No one|everybody|Everybody|everybody's|anybody|Anybody|anybody's|^ Nothing"},
+	{"headless subject", "begin with a noun", "^ Who|^ Whoever|^ Whose|^ Whom|^ What|^ Whatever|^ Those that|^ Those who|^ Those of|^ All " +
+		"that|^ That which"},
+	{"vague actor", "name the actor", "somebody|Somebody|somebody's|Somebody's|someone|Someone|someone's|nobody|Nobody|nobody's|no one|No " +
+		"one|everybody|Everybody|everybody's|anybody|Anybody|anybody's|^ Nothing"},
 	{"talking machine", "use the verb of the field: publish, broadcast, notify, return, log", "tell|tells|told|hear|hears|heard"},
 	{"standing data", "data is stored, or is in a table", "stand|stands|lies"},
-	{"how many", `write "is the largest", "is the number of" or "bounds"`, "is of how many|is up to how many|is among how many|is by how many|is for how many|is in how many|is of how much|is up to how much|is by how much|is of how long|is for how long"},
-	{"preposition before which", "write two sentences", "of which|for which|in which|to which|by which|on which|from which|with which|at which|after which|before which|among which|of whom|for whom|in whom|to whom|by whom|on whom|from whom|with whom|among whom"},
+	{"how many", `write "is the largest", "is the number of" or "bounds"`,
+		"is of how many|is up to how many|is among how many|is by how many|is for how many|is in how many|is of how much|is up to how much|is " +
+			"by how much|is of how long|is for how long"},
+	{"preposition before which", "write two sentences",
+		"of which|for which|in which|to which|by which|on which|from which|with which|at which|after which|before which|among which|of " +
+			"whom|for whom|in whom|to whom|by whom|on whom|from whom|with whom|among whom"},
 	{"rare adverb", `write "again", "no longer", "next to", "in addition to" or "already"`, "anew|any more|beside|besides|by now"},
 	{"causative have", "make the actor the subject", "has all…be|have all…be|had all…be"},
 	{"over 30 words", "one fact per sentence", ""},
@@ -138,7 +145,9 @@ func findProse() (byFile map[string][]finding, err error) {
 			return err
 		case d.IsDir() && (len(name) > 1 && d.Name()[0] == '.' || slices.Contains(skippedFolders, d.Name()) || name == "docs/reference"):
 			return fs.SkipDir
-		case !slices.Contains([]string{".go", ".ts", ".tsx", ".md"}, path.Ext(name)) || strings.HasSuffix(name, ".zh-CN.md") || strings.HasSuffix(name, ".d.ts"): // .d.ts is generated
+		// .d.ts is generated
+		case !slices.Contains([]string{".go", ".ts", ".tsx", ".md"}, path.Ext(name)) || strings.HasSuffix(name, ".zh-CN.md") ||
+			strings.HasSuffix(name, ".d.ts"):
 			return nil
 		}
 		group.Go(func() error {
@@ -221,7 +230,8 @@ func TestProse(t *testing.T) {
 		for _, f := range byFile[name] {
 			h := habits[f.habit]
 			if n, allowed := counts[place{name, h.name}], baseline[place{name, h.name}]; n > allowed {
-				t.Errorf("%s:%d: %s, %d times and %d allowed: %q\n\tCONTRIBUTING.md, How we write: %s.", name, f.line, h.name, n, allowed, f.sentence, h.rule)
+				t.Errorf("%s:%d: %s, %d times and %d allowed: %q\n\tCONTRIBUTING.md, How we write: %s.", name, f.line, h.name, n, allowed, f.sentence,
+					h.rule)
 			}
 		}
 	}
@@ -229,7 +239,8 @@ func TestProse(t *testing.T) {
 
 func TestProse_FindsHabits(t *testing.T) {
 	const (
-		goSource = "package p\n\n// F returns.\n//\n// It\n// was told of it.\nfunc F() error {\n\tlog.Warn(\"p: nobody reads it\")\n\treturn errors.New(\"no one reads it\")\n}\n\nvar op = web.Op{Summary: \"Have a \" + \"card by now\"}\n"
+		goSource = "package p\n\n// F returns.\n//\n// It\n// was told of it.\nfunc F() error {\n\tlog.Warn(\"p: nobody reads it\")\n\treturn " +
+			"errors.New(\"no one reads it\")\n}\n\nvar op = web.Op{Summary: \"Have a \" + \"card by now\"}\n"
 		tsSource = "/** A\n * text\n *\n * tells it here. */\nconst a = \"nobody is here // x\"; // Somebody\n// is here.\n"
 	)
 	for _, test := range []struct{ file, text, want string }{

@@ -76,7 +76,8 @@ func TestNoTextLacksATranslation(t *testing.T) {
 					}
 				}
 			case *ast.KeyValueExpr: // of a mail.Message
-				if id, ok := n.Key.(*ast.Ident); ok && (id.Name == "Subject" || id.Name == "Text") && strings.HasPrefix(name, filepath.Join("internal", "accounts")) {
+				if id, ok := n.Key.(*ast.Ident); ok && (id.Name == "Subject" || id.Name == "Text") &&
+					strings.HasPrefix(name, filepath.Join("internal", "accounts")) {
 					say(n.Value)
 				}
 			}

@@ -60,7 +60,8 @@ func checkRealTime(fset *token.FileSet, name string, f *ast.File) (faults []stri
 			case *ast.BinaryExpr:
 				compares := slices.Contains([]token.Token{token.LSS, token.GTR, token.LEQ, token.GEQ}, n.Op)
 				if compares && (isMeasured(n.X, measured) || isMeasured(n.Y, measured)) {
-					faults = append(faults, fmt.Sprintf("%s:%d judges by real time; count, look at states, or run in a bubble", name, fset.Position(n.Pos()).Line))
+					faults = append(faults, fmt.Sprintf("%s:%d judges by real time; count, look at states, or run in a bubble", name,
+						fset.Position(n.Pos()).Line))
 				}
 			}
 			return true
@@ -149,7 +150,8 @@ func TestNoTestGoesByRealTime(t *testing.T) {
 	planted(t, check("package x\nfunc TestX(t *testing.T) { if d := time.Since(began); limit < d { t.Fail() } }"), "a bound on a variable")
 	planted(t, check("package x\nfunc TestX(t *testing.T) { bubble.Test(t, f); go func() { time.Sleep(1) }() }"), "a sleep beside a bubble")
 	planted(t, check("package x\nfunc TestX(t *testing.T) { synctest.Test(t, f) }"), "a bubble that the race detector crashes in")
-	planted(t, check("//go:build unix || timing\n\npackage x\nfunc TestX(t *testing.T) { time.Sleep(1) }"), "a sleep in a file that is built without the tag")
+	planted(t, check("//go:build unix || timing\n\npackage x\nfunc TestX(t *testing.T) { time.Sleep(1) }"),
+		"a sleep in a file that is built without the tag")
 	for _, allowed := range []string{
 		"package x\nfunc TestX(t *testing.T) { bubble.Test(t, func(t *testing.T) { time.Sleep(1); if time.Since(began) > 1 { t.Fail() } }) }",
 		"package x\nfunc BenchmarkX(b *testing.B) { time.Sleep(1) }",

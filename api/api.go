@@ -5,12 +5,14 @@ package api
 
 // Problem is the body of every refusal: an RFC 9457 problem document, "application/problem+json".
 type Problem struct {
-	Type   string         `json:"type" example:"about:blank#checkin.day_closed"`                                   // a URI that identifies the problem; "about:blank#CODE"
-	Title  string         `json:"title" example:"Conflict"`                                                        // the status in words
-	Status int            `json:"status" example:"409"`                                                            // the HTTP status
-	Detail string         `json:"detail,omitempty" example:"Check-in for this day is closed. Check in for today."` // one sentence for people
-	Code   string         `json:"code" example:"checkin.day_closed"`                                               // stable, for machines: "auth.bad_credentials"
-	Errors []ProblemField `json:"errors,omitempty"`                                                                // faults of parts of the input
+	// a URI that identifies the problem; "about:blank#CODE"
+	Type   string `json:"type" example:"about:blank#checkin.day_closed"`
+	Title  string `json:"title" example:"Conflict"`                                                        // the status in words
+	Status int    `json:"status" example:"409"`                                                            // the HTTP status
+	Detail string `json:"detail,omitempty" example:"Check-in for this day is closed. Check in for today."` // one sentence for people
+	// stable, for machines: "auth.bad_credentials"
+	Code   string         `json:"code" example:"checkin.day_closed"`
+	Errors []ProblemField `json:"errors,omitempty"` // faults of parts of the input
 }
 
 // ProblemField describes the fault of one part of the input. It never contains the rejected value.

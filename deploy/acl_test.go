@@ -94,8 +94,10 @@ func TestTheShippedUserMayTakeALease(t *testing.T) {
 	i := redistest.Conf(t, s.path("redis.conf"))
 	schema := keyspace.New("test")
 	keys := lease.Keys{
-		Lease: keyspace.Def1[keyspace.Int](schema, "job:{{n}}:lease", keyspace.BytesOf("token"), keyspace.Lease(10*time.Second), keyspace.Doc{}).At(keyspace.Int{N: 1}),
-		Fence: keyspace.Def1[keyspace.Int](schema, "job:{{n}}:fence", keyspace.CounterKind(), keyspace.Forever("test"), keyspace.Doc{}).At(keyspace.Int{N: 1}),
+		Lease: keyspace.Def1[keyspace.Int](schema, "job:{{n}}:lease", keyspace.BytesOf("token"), keyspace.Lease(10*time.Second),
+			keyspace.Doc{}).At(keyspace.Int{N: 1}),
+		Fence: keyspace.Def1[keyspace.Int](schema, "job:{{n}}:fence", keyspace.CounterKind(), keyspace.Forever("test"),
+			keyspace.Doc{}).At(keyspace.Int{N: 1}),
 	}
 	leases := lease.New(redistest.Open(t, s.userURL(i, "stoa")))
 	err := leases.Run(t.Context(), keys, "node-1", 10*time.Second, func(ctx context.Context, _ int64) error {
@@ -173,7 +175,8 @@ func TestTheNarrowUsersSuffice(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{"SET", "stoa:undeclared", "x"}, {"GET", "stoa:user:profile:x"}, {"PUBLISH", "stoa:undeclared", "x"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"}, {"KEYS", "*"}} {
+	for _, args := range [][]string{{"SET", "stoa:undeclared", "x"}, {"GET", "stoa:user:profile:x"}, {"PUBLISH", "stoa:undeclared", "x"},
+		{"CONFIG", "GET", "*"}, {"FLUSHALL"}, {"KEYS", "*"}} {
 		if out, err := s.cli(t, i, "stoa", args...); err == nil || !strings.Contains(out, "NOPERM") {
 			t.Errorf("the narrow user may %s: %s", strings.Join(args, " "), out)
 		}

@@ -36,7 +36,8 @@ func TestTheDocumentedBackupOfADatabaseServerBringsEverythingBack(t *testing.T) 
 		query string
 		args  []any
 	}{
-		{"INSERT INTO users (id, email, email_key, name, password_hash, zone, zone_next, zone_from, created) VALUES ('a00000000001', 'a@b.org', 'a@b.org', '李小龙 🦊', NULL, 'UTC', '', 0, 1)", nil},
+		{"INSERT INTO users (id, email, email_key, name, password_hash, zone, zone_next, zone_from, created) VALUES ('a00000000001', " +
+			"'a@b.org', 'a@b.org', '李小龙 🦊', NULL, 'UTC', '', 0, 1)", nil},
 		{"INSERT INTO avatars (id, size, user_id, type, data) VALUES ('V1StGXR8_Z5j', 1, 'a00000000001', 'image/png', ?)", []any{picture}},
 	} {
 		if _, err := db.ExecContext(t.Context(), s.query, s.args...); err != nil {
@@ -48,7 +49,8 @@ func TestTheDocumentedBackupOfADatabaseServerBringsEverythingBack(t *testing.T) 
 		t.Fatal(err)
 	}
 	home, name := t.TempDir(), strings.TrimPrefix(u.Path, "/")
-	if err := os.WriteFile(filepath.Join(home, ".my.cnf"), []byte("[client]\nuser=root\nsocket="+u.Query().Get("socket")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, ".my.cnf"), []byte("[client]\nuser=root\nsocket="+u.Query().Get("socket")+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	run := func(mark, database string) error {
@@ -67,7 +69,8 @@ func TestTheDocumentedBackupOfADatabaseServerBringsEverythingBack(t *testing.T) 
 	}
 	// A dump without its end, although its program reported success.
 	fake := t.TempDir()
-	if err := os.WriteFile(filepath.Join(fake, "mariadb-dump"), []byte("#!/bin/sh\necho 'CREATE TABLE users (id INT);'\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(fake, "mariadb-dump"), []byte("#!/bin/sh\necho 'CREATE TABLE users (id INT);'\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	path := os.Getenv("PATH")

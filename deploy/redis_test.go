@@ -110,7 +110,8 @@ func (s *site) cli(t *testing.T, i *redistest.Instance, user string, args ...str
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	host, port, _ := net.SplitHostPort(i.Addr)
-	cmd := exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "--no-auth-warning", "-h", host, "-p", port, "--user", user}, args...)...)
+	cmd := exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "--no-auth-warning", "-h", host, "-p", port, "--user", user},
+		args...)...)
 	cmd.Env = append(os.Environ(), "REDISCLI_AUTH="+s.passwords[user])
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -192,7 +193,8 @@ func (s *set) url() string {
 	for _, i := range s.sentinels {
 		addrs = append(addrs, i.Addr)
 	}
-	return "redis-sentinel://stoa:" + s.passwords["stoa"] + "@" + strings.Join(addrs, ",") + "/stoa?sentinel_password=" + s.passwords["sentinels"]
+	return "redis-sentinel://stoa:" + s.passwords["stoa"] + "@" + strings.Join(addrs, ",") + "/stoa?sentinel_password=" +
+		s.passwords["sentinels"]
 }
 
 // people are users who have checked in.
@@ -333,7 +335,8 @@ func TestStoaOnTheShippedClusterSettings(t *testing.T) {
 	s.must(t, source, "admin", "CLUSTER", "SETSLOT", slot, "MIGRATING", id(target))
 	host, port, _ := net.SplitHostPort(target.Addr)
 	keys := strings.Fields(s.must(t, source, "admin", "CLUSTER", "GETKEYSINSLOT", slot, "100"))
-	s.must(t, source, "admin", append([]string{"MIGRATE", host, port, "", "0", "5000", "AUTH2", "admin", s.passwords["admin"], "KEYS"}, keys...)...)
+	s.must(t, source, "admin", append([]string{"MIGRATE", host, port, "", "0", "5000", "AUTH2", "admin", s.passwords["admin"], "KEYS"},
+		keys...)...)
 	p.right(t)
 	for _, i := range []*redistest.Instance{target, source} {
 		s.must(t, i, "admin", "CLUSTER", "SETSLOT", slot, "NODE", id(target))
@@ -434,7 +437,8 @@ func TestRedisFirstModeOnTheShippedSettings(t *testing.T) {
 			(&people{server: server}).arrive(t, 1)
 			eventually.True(t, "redis has been asked", func() bool {
 				told := log.String()
-				return !strings.Contains(told, "redis does not answer; it will be asked") || strings.Contains(told, "checkin: durability of redis checked")
+				return !strings.Contains(told, "redis does not answer; it will be asked") ||
+					strings.Contains(told, "checkin: durability of redis checked")
 			})
 		})
 		told := log.String() // the server has ended
@@ -480,7 +484,8 @@ func TestNoShippedPasswordOpensAnything(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "redis-server", filepath.Join(dir, "redis.conf"), "--port", strconv.Itoa(redistest.FreePort(t)), "--dir", dir).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "redis-server", filepath.Join(dir, "redis.conf"), "--port", strconv.Itoa(redistest.FreePort(t)),
+		"--dir", dir).CombinedOutput()
 	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "ACL") {
 		t.Errorf("a server without passwords started, or ended for another reason: %v\n%s", err, out)
 	}

@@ -30,13 +30,15 @@ func serviceKey(t *testing.T, data, scopes string) string {
 // The test runs the program and commands of examples/backend/README.md.
 func TestTheExampleOfABackendSendsAMessageAndIsTold(t *testing.T) {
 	data, listen := t.TempDir(), freeAddress(t)
-	n := newNode(t, []string{"STOA_WEBHOOKS_SECRET=" + hookSecret}, "--data", data, "--webhooks-after-url", "http://"+listen+"/hooks", "--webhooks-after-events", "message.sent")
+	n := newNode(t, []string{"STOA_WEBHOOKS_SECRET=" + hookSecret}, "--data", data, "--webhooks-after-url", "http://"+listen+"/hooks",
+		"--webhooks-after-events", "message.sent")
 	program := filepath.Join(t.TempDir(), "backend")
 	if out, err := exec.Command("go", "build", "-o", program, "../examples/backend").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	backend := exec.CommandContext(t.Context(), program)
-	backend.Env = []string{"STOA=" + n.URL(), "LISTEN=" + listen, "HOOK_SECRET=" + hookSecret, "SERVICE_KEY=" + serviceKey(t, data, "users:write,messages:send")}
+	backend.Env = []string{"STOA=" + n.URL(), "LISTEN=" + listen, "HOOK_SECRET=" + hookSecret,
+		"SERVICE_KEY=" + serviceKey(t, data, "users:write,messages:send")}
 	out, err := backend.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `"type":"message.sent"`) || !strings.Contains(string(out), "Your order is on its way.") {
 		t.Errorf("%v\n%s", err, out)

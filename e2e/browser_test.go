@@ -464,7 +464,8 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	if _, err := db.Writer().ExecContext(t.Context(), "DELETE FROM checkins"); err != nil { // they get other histories
 		t.Fatal(err)
 	}
-	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE users SET zone = ?, created = ?", zone, today.AddDate(0, 0, -6).UnixMilli()); err != nil {
+	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE users SET zone = ?, created = ?", zone,
+		today.AddDate(0, 0, -6).UnixMilli()); err != nil {
 		t.Fatal(err)
 	}
 	ada := persons[0]
@@ -493,7 +494,8 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 	}
 	state := func(p *tab, i int, want string) {
 		t.Helper()
-		p.until(fmt.Sprintf("%q %d days ago", want, i), fmt.Sprintf(`(document.querySelector(%q)?.getAttribute("aria-label") ?? "").endsWith(%q)`, day(i), ": "+want))
+		p.until(fmt.Sprintf("%q %d days ago", want, i), fmt.Sprintf(`(document.querySelector(%q)?.getAttribute("aria-label") ?? "").endsWith(%q)`,
+			day(i), ": "+want))
 	}
 	state(p, 1, "checked in, day 3 of a run")
 	state(p, 3, "covered, the streak goes on")

@@ -62,13 +62,15 @@ func newDevice(t *testing.T, ctx context.Context, all *sync.WaitGroup, nodes []*
 	d := &device{t: t, chat: chat, behind: make(chan struct{}, 1)}
 	var tries atomic.Int64
 	tries.Store(int64(first))
-	h := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		n := nodes[int(tries.Add(1))%len(nodes)]
-		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(n.URL(), "http://"))
-	}}}
+	h := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			n := nodes[int(tries.Add(1))%len(nodes)]
+			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(n.URL(), "http://"))
+		}}}
 	t.Cleanup(h.CloseIdleConnections)
 	var err error
-	d.c, err = client.New("http://stoa.example.org", client.WithHTTPClient(h), client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
+	d.c, err = client.New("http://stoa.example.org", client.WithHTTPClient(h),
+		client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ func (w *world) noteDrops() {
 	const now = "CAST(1000 * UNIX_TIMESTAMP(SYSDATE(3)) AS SIGNED)"
 	for _, text := range []string{
 		"CREATE TABLE drops_waited (id BIGINT PRIMARY KEY, payload BLOB NOT NULL, since BIGINT NOT NULL, until BIGINT)",
-		"CREATE TRIGGER drops_begin AFTER INSERT ON outbox FOR EACH ROW INSERT INTO drops_waited SELECT NEW.id, NEW.payload, " + now + ", NULL FROM DUAL WHERE NEW.topic = 'cache.drop'",
+		"CREATE TRIGGER drops_begin AFTER INSERT ON outbox FOR EACH ROW INSERT INTO drops_waited SELECT NEW.id, NEW.payload, " + now +
+			", NULL FROM DUAL WHERE NEW.topic = 'cache.drop'",
 		"CREATE TRIGGER drops_end AFTER DELETE ON outbox FOR EACH ROW UPDATE drops_waited SET until = " + now + " WHERE id = OLD.id",
 	} {
 		if _, err := w.db.Writer().ExecContext(w.t.Context(), text); err != nil {

@@ -61,7 +61,8 @@ func newFilesWorld(t *testing.T) *filesWorld {
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
 	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
-	args := []string{"--sql", maria.URL, "--redis", server.URL, "--limits=false", "--dev=true", "--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + folder}
+	args := []string{"--sql", maria.URL, "--redis", server.URL, "--limits=false", "--dev=true", "--files-from", "everybody",
+		"--chats-messages-from", "everybody", "--files-storage", "folder:" + folder}
 	nodes := []*node{newNode(t, env, args...), newNode(t, env, args...)}
 	hc := &http.Client{Timeout: patience}
 	for _, n := range nodes {
@@ -164,7 +165,8 @@ func TestAnUploadOutlivesANodeRedisAndSQL(t *testing.T) {
 			t.Errorf("%+v: %d bytes came, %v", one, whole.Len(), err)
 		}
 		var stored int64
-		if err := db.QueryRowContext(ctx, "SELECT SUM(size) FROM transfer_parts WHERE transfer = ?", one.ID).Scan(&stored); err != nil || stored != int64(len(data)) {
+		if err := db.QueryRowContext(ctx, "SELECT SUM(size) FROM transfer_parts WHERE transfer = ?", one.ID).Scan(&stored); err != nil ||
+			stored != int64(len(data)) {
 			t.Errorf("%d bytes are stored, %v", stored, err)
 		}
 	}
@@ -183,7 +185,8 @@ func TestAMessageWithAFileOutlivesANodeAndSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.at(0, 0).Upload(ctx, begun.ID, &struck{bytes.NewReader(data), 14 << 20, w.nodes[0].Kill}, int64(len(data))); !errors.Is(err, client.ErrUnreachable) {
+	if err := w.at(0, 0).Upload(ctx, begun.ID, &struck{bytes.NewReader(data), 14 << 20, w.nodes[0].Kill}, int64(len(data))); !errors.Is(err,
+		client.ErrUnreachable) {
 		t.Fatalf("with its node killed: %v", err)
 	}
 	chat := client.ChatWith(w.people[1].User.ID)
@@ -218,7 +221,8 @@ func TestAMessageWithAFileOutlivesANodeAndSQL(t *testing.T) {
 	db := sqldbtest.Open(t, sqldb.Config{URL: w.maria.URL})
 	counts := func() (out [3]int64) {
 		t.Helper()
-		for i, query := range []string{"SELECT COUNT(*) FROM messages", "SELECT COUNT(*) FROM message_files", "SELECT COALESCE(SUM(size), 0) FROM transfer_parts"} {
+		for i, query := range []string{"SELECT COUNT(*) FROM messages", "SELECT COUNT(*) FROM message_files",
+			"SELECT COALESCE(SUM(size), 0) FROM transfer_parts"} {
 			if err := db.QueryRowContext(ctx, query).Scan(&out[i]); err != nil {
 				t.Fatal(err)
 			}

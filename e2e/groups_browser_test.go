@@ -281,7 +281,8 @@ func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
 	ada.until("the members", `document.querySelectorAll(".members li").length === 2`)
 	ada.fits("the panel")
 	ada.legible("the panel")
-	for _, name := range []string{"Invite friends", "Links into the group", "Requests to join", "For me", "Settings of the group", "Banned users", "Announce something"} {
+	for _, name := range []string{"Invite friends", "Links into the group", "Requests to join", "For me", "Settings of the group",
+		"Banned users", "Announce something"} {
 		ada.button(name)
 		ada.says("dialog h2", name)
 		ada.fits(name)
@@ -398,8 +399,10 @@ func TestMembersOfALargeGroupAreFoundInTheBrowser(t *testing.T) {
 	for i, who := range persons[1:] {
 		members = append(members, group, who.id, 0, "", 0, now+int64(i), persons[0].id, "", 0, 0, 0, 1000+i, 0)
 	}
-	insert(t, db, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, own_version, version, gone) VALUES ", 13, members)
-	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE chat_groups SET members = ?, version = ? WHERE id = ?", len(persons), 2000, group); err != nil {
+	insert(t, db, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, "+
+		"own_version, version, gone) VALUES ", 13, members)
+	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE chat_groups SET members = ?, version = ? WHERE id = ?", len(persons), 2000,
+		group); err != nil {
 		t.Fatal(err)
 	}
 	p.do(chromedp.Navigate(url + "/#/chats/g:" + group))
@@ -476,7 +479,8 @@ func TestAGroupIsShownAsItWasChangedLast(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--limits=false")
 	for _, p := range []*tab{ada, bob} {
-		if _, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsReplies}); err != nil {
+		if _, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument,
+			page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsReplies}); err != nil {
 			t.Fatal(err)
 		}
 		p.do(chromedp.Reload())

@@ -86,7 +86,8 @@ func TestThePageSpeaksChinese(t *testing.T) {
 // A page that is opened while the server is unavailable shows that, and the user can retry.
 func TestPage_FollowsSignInByTheApp(t *testing.T) {
 	t.Parallel()
-	url := serve(t, "--accounts-sign-in", "jwt", "--jwt-secret", strings.Repeat("s", 32), "--jwt-issuer", "https://app.example.org", "--jwt-audience", "stoa", "--jwt-algorithms", "HS256")
+	url := serve(t, "--accounts-sign-in", "jwt", "--jwt-secret", strings.Repeat("s", 32), "--jwt-issuer", "https://app.example.org",
+		"--jwt-audience", "stoa", "--jwt-algorithms", "HS256")
 	p := browse(t, url+"/")
 	p.says(".auth", "Sign in with the app that uses this server.")
 	p.lacks("[name=email]")

@@ -30,7 +30,8 @@ func TestAPublishersNodeIsKilled(t *testing.T) {
 	}
 	path := "/v1/streams/" + made.Stream.ID
 	publish := func(n *node) (*livetest.Publisher, error) {
-		return livetest.Publish(ctx, livetest.Camera{KeyEvery: time.Second}, livetest.Post(http.DefaultClient, n.URL()+path+"/whip", made.Keys.Publish, nil))
+		return livetest.Publish(ctx, livetest.Camera{KeyEvery: time.Second},
+			livetest.Post(http.DefaultClient, n.URL()+path+"/whip", made.Keys.Publish, nil))
 	}
 	watch := func(n *node) *livetest.Viewer {
 		t.Helper()

@@ -205,7 +205,8 @@ func TestAnAppOfAnotherOriginShowsAPicture(t *testing.T) {
 	}
 	lines := regexp.MustCompile(`(?m)^img\..*$`).FindAllString(string(readme), -1)
 	elsewhere := ada.stranger(app.URL)
-	script := fmt.Sprintf("globalThis.img = new Image(); const client = { at: (url) => url }, url = %q;\n%s\n0", link, strings.Join(lines, "\n"))
+	script := fmt.Sprintf("globalThis.img = new Image(); const client = { at: (url) => url }, url = %q;\n%s\n0", link,
+		strings.Join(lines, "\n"))
 	if _, err := chromedp.Run(elsewhere.ctx, chromedp.Evaluate[int](script)); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,8 @@ func (w *newcomers) enter(rng *rand.Rand, one *newcomer) {
 	known := map[string]bool{}
 	for unsure := false; w.t.Context().Err() == nil && !w.over.Load(); {
 		if unsure { // the last try may have succeeded
-			if status, text, out := w.post(rng, "/v1/auth/login", api.LoginRequest{Email: one.email, Password: one.password}); out == answered && status == http.StatusOK {
+			if status, text, out := w.post(rng, "/v1/auth/login", api.LoginRequest{Email: one.email, Password: one.password}); out == answered &&
+				status == http.StatusOK {
 				w.entered(one, text)
 				return
 			} else if out == answered && status != http.StatusUnauthorized {
@@ -110,7 +111,8 @@ func (w *newcomers) enter(rng *rand.Rand, one *newcomer) {
 			continue
 		}
 		known[code] = true
-		status, text, out = w.post(rng, "/v1/auth/register", api.RegisterRequest{Email: one.email, Code: code, Password: one.password, Name: "New"})
+		status, text, out = w.post(rng, "/v1/auth/register",
+			api.RegisterRequest{Email: one.email, Code: code, Password: one.password, Name: "New"})
 		switch {
 		case out != answered:
 			unsure = true
@@ -216,7 +218,8 @@ func (w *newcomers) refresh(rng *rand.Rand, one *newcomer, i int) {
 // letIn checks that both nodes accept a token.
 func (w *newcomers) letIn(t api.Tokens) {
 	for i, n := range w.nodes {
-		if status, text, out := w.exchange(n, http.MethodGet, "/v1/me", &person{id: t.User.ID, token: t.AccessToken}, ""); out == answered && status != http.StatusOK {
+		if status, text, out := w.exchange(n, http.MethodGet, "/v1/me", &person{id: t.User.ID, token: t.AccessToken}, ""); out == answered &&
+			status != http.StatusOK {
 			w.bad("node %d does not take a token of %s: %d %s", i, t.User.ID, status, text)
 		}
 	}
@@ -255,7 +258,8 @@ func (w *newcomers) look(one *newcomer) {
 		w.refuse(d)
 	}
 	var accounts, devices int
-	err := w.db.NewRaw("SELECT (SELECT COUNT(*) FROM users WHERE email = ?), (SELECT COUNT(*) FROM sessions WHERE user_id = ?)", one.email, one.id).Scan(w.t.Context(), &accounts, &devices)
+	err := w.db.NewRaw("SELECT (SELECT COUNT(*) FROM users WHERE email = ?), (SELECT COUNT(*) FROM sessions WHERE user_id = ?)", one.email,
+		one.id).Scan(w.t.Context(), &accounts, &devices)
 	if err != nil || accounts != 1 || devices < len(one.in) {
 		w.bad("%s: %d accounts, %d devices (%v), want 1 and %d at least", one.email, accounts, devices, err, len(one.in))
 	}

@@ -43,5 +43,6 @@ func TestAKilledNodeIsSeenToBeDead(t *testing.T) {
 	}
 	eventually.Equal(t, "the nodes", map[string]listed{lives.URL(): {"serving", true}, dies.URL(): {"serving", true}}, list)
 	dies.Kill()
-	eventually.Equal(t, "the nodes, one of them killed", map[string]listed{lives.URL(): {"serving", true}, dies.URL(): {"serving", false}}, list)
+	eventually.Equal(t, "the nodes, one of them killed", map[string]listed{lives.URL(): {"serving", true}, dies.URL(): {"serving", false}},
+		list)
 }

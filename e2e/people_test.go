@@ -170,7 +170,8 @@ func (w *people) meet() {
 		h := &half{person: p, list: map[string]string{}}
 		for range spares {
 			device := nanoid()
-			d := &person{id: p.id, token: "sa_" + p.id + "." + device + "." + base64.RawURLEncoding.EncodeToString([]byte(crand.Text() + crand.Text())[:32])}
+			d := &person{id: p.id, token: "sa_" + p.id + "." + device + "." +
+				base64.RawURLEncoding.EncodeToString([]byte(crand.Text() + crand.Text())[:32])}
 			sum := sha256.Sum256([]byte(d.token))
 			rows = append(rows, p.id, device, "", "127.0.0.1", now.UnixMilli(), now.UnixMilli(), base64.RawURLEncoding.EncodeToString(sum[:]),
 				now.Add(4*time.Hour).UnixMilli(), "", now.Add(4*time.Hour).UnixMilli(), "", 0, "")
@@ -181,7 +182,8 @@ func (w *people) meet() {
 	for i := range pairs {
 		w.pairs = append(w.pairs, &pair{side: [2]*half{someone(w.persons[2*i]), someone(w.persons[2*i+1])}})
 	}
-	insert(w.t, w.db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", 13, rows)
+	insert(w.t, w.db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, "+
+		"refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", 13, rows)
 }
 
 // strike causes a failure while users continue, and then checks everything.
@@ -250,7 +252,8 @@ func (w *people) live(rng *rand.Rand, p *pair) {
 		p.part()
 	case p.request == "":
 		var reply api.FriendRequestReply
-		if err := json.Unmarshal(w.do(rng, asks, me.person, http.MethodPost, "/v1/friends/requests", fmt.Sprintf(`{"user":%q,"remark":"mine"}`, other.id)), &reply); err != nil || reply.Request.State != api.RequestPending {
+		if err := json.Unmarshal(w.do(rng, asks, me.person, http.MethodPost, "/v1/friends/requests",
+			fmt.Sprintf(`{"user":%q,"remark":"mine"}`, other.id)), &reply); err != nil || reply.Request.State != api.RequestPending {
 			w.bad("%s asked and was told %+v (%v)", me.id, reply, err)
 		}
 		p.request, p.asker = reply.Request.ID, i
@@ -293,7 +296,8 @@ func (p *pair) part() {
 
 // refusedBy checks that a blocked user's request is refused.
 func (w *people) refusedBy(rng *rand.Rand, me, other *half) {
-	status, text, out := w.exchange(w.nodes[rng.IntN(2)], http.MethodPost, "/v1/friends/requests", me.person, fmt.Sprintf(`{"user":%q}`, other.id))
+	status, text, out := w.exchange(w.nodes[rng.IntN(2)], http.MethodPost, "/v1/friends/requests", me.person,
+		fmt.Sprintf(`{"user":%q}`, other.id))
 	if out == answered && (status != http.StatusForbidden || !strings.Contains(string(text), "friends.not_accepting")) {
 		w.bad("%s asks %s, who blocks them: %d %s", me.id, other.id, status, text)
 	}
@@ -320,7 +324,8 @@ func (w *people) refuse(d *person) {
 	for i, n := range w.nodes {
 		began := time.Now()
 		if status, _, out := w.exchange(n, http.MethodGet, "/v1/me", d, ""); out == answered && status != http.StatusUnauthorized {
-			w.old(strings.Split(d.token, ".")[1], began, "node %d answers %d to a device of %s that was logged out %s ago or more", i, status, d.id, maxStale)
+			w.old(strings.Split(d.token, ".")[1], began, "node %d answers %d to a device of %s that was logged out %s ago or more", i, status, d.id,
+				maxStale)
 		}
 	}
 }
@@ -446,7 +451,9 @@ func (w *people) inSQL(p *pair) {
 		}
 		return n
 	}
-	if want := [...]int{count(p.friends, p.friends), p.asked, count(p.request != ""), count(p.side[0].blocks, p.side[1].blocks)}; err != nil || [...]int{friends, asked, waiting, blocking} != want {
-		w.bad("of %s and %s SQL has %d rows of friends, %d requests, %d that waits, %d blocks (%v), want %v", a, b, friends, asked, waiting, blocking, err, want)
+	if want := [...]int{count(p.friends, p.friends), p.asked, count(p.request != ""), count(p.side[0].blocks, p.side[1].blocks)}; err != nil ||
+		[...]int{friends, asked, waiting, blocking} != want {
+		w.bad("of %s and %s SQL has %d rows of friends, %d requests, %d that waits, %d blocks (%v), want %v", a, b, friends, asked, waiting,
+			blocking, err, want)
 	}
 }

@@ -76,7 +76,8 @@ type program struct {
 
 var proxyPrograms = []program{
 	{"nginx.conf", func(file string) []string {
-		return []string{"nginx", "-c", file, "-e", "stderr", "-g", "daemon off; master_process off; pid nginx.pid; error_log stderr;", "-p", filepath.Dir(file)}
+		return []string{"nginx", "-c", file, "-e", "stderr", "-g", "daemon off; master_process off; pid nginx.pid; error_log stderr;", "-p",
+			filepath.Dir(file)}
 	}, func(dir string, port int) []string {
 		temp := "http {\n\taccess_log off;\n"
 		for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} { // /var/lib/nginx is root's
@@ -90,7 +91,8 @@ var proxyPrograms = []program{
 	{"Caddyfile", func(file string) []string {
 		return []string{"caddy", "run", "--config", file, "--adapter", "caddyfile"}
 	}, func(dir string, port int) []string {
-		return []string{"(nodes) {", "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n\tservers {\n\t\tprotocols h1 h2\n\t}\n}\n\n(nodes) {",
+		return []string{"(nodes) {", "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n\tservers {\n\t\tprotocols h1 " +
+			"h2\n\t}\n}\n\n(nodes) {",
 			"stoa.example.org {", fmt.Sprintf("https://127.0.0.1:%d {\n\ttls %[2]s/stoa.crt %[2]s/stoa.key", port, dir)}
 	}},
 }
@@ -109,7 +111,8 @@ func startFronts(t *testing.T, nodes []*node) (fronts []*front) {
 	}
 	crtPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
-	for name, text := range map[string][]byte{"stoa.crt": crtPEM, "stoa.key": keyPEM, "stoa.pem": append(crtPEM[:len(crtPEM):len(crtPEM)], keyPEM...)} {
+	for name, text := range map[string][]byte{"stoa.crt": crtPEM, "stoa.key": keyPEM,
+		"stoa.pem": append(crtPEM[:len(crtPEM):len(crtPEM)], keyPEM...)} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +191,8 @@ func checkAddress(t *testing.T, f *front, ann *person) {
 		t.Errorf("%s: the card has the link %s, %v", f.name, card.URL, err)
 	}
 	for origin, want := range map[string]int{f.url: http.StatusSwitchingProtocols, "https://127.0.0.1": http.StatusForbidden} {
-		conn, resp, err := websocket.Dial(t.Context(), f.url+"/v1/socket", &websocket.DialOptions{HTTPClient: f.http, HTTPHeader: http.Header{"Origin": {origin}}})
+		conn, resp, err := websocket.Dial(t.Context(), f.url+"/v1/socket",
+			&websocket.DialOptions{HTTPClient: f.http, HTTPHeader: http.Header{"Origin": {origin}}})
 		if resp == nil || resp.StatusCode != want {
 			t.Errorf("%s: a socket from %s: %v", f.name, origin, err)
 		}
@@ -272,8 +276,10 @@ func TestNodesRestartBehindShippedProxiesWithoutFailures(t *testing.T) {
 	env, folder := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}, t.TempDir()
 	var nodes []*node
 	for range 3 {
-		nodes = append(nodes, newNode(t, env, "--addr", fmt.Sprint("127.0.0.1:", redistest.FreePort(t)), "--sql", cfg.URL, "--redis", redis, "--dev=true", "--limits=false",
-			"--trust-proxy", "127.0.0.0/8", "--chats-messages-from", "everybody", "--files-storage", "folder:"+folder, "--gateway-max-user", "100", "--live-udp", "off"))
+		nodes = append(nodes, newNode(t, env, "--addr", fmt.Sprint("127.0.0.1:", redistest.FreePort(t)), "--sql", cfg.URL, "--redis", redis,
+			"--dev=true", "--limits=false",
+			"--trust-proxy", "127.0.0.0/8", "--chats-messages-from", "everybody", "--files-storage", "folder:"+folder, "--gateway-max-user", "100",
+			"--live-udp", "off"))
 	}
 	t.Cleanup(func() { // each drains cleanly below, which takes seconds
 		for _, n := range nodes {
@@ -303,7 +309,9 @@ func TestNodesRestartBehindShippedProxiesWithoutFailures(t *testing.T) {
 	for _, f := range fronts {
 		r := &receiver{name: "stream at " + f.name, messages: map[string]int{}}
 		ended.Go(func() {
-			_ = f.client(t, bob).Listen(receiving, client.Listener{Open: func() { r.open(true) }, Event: func(e api.Event) error { r.event(e); return nil }})
+			_ = f.client(t, bob).Listen(receiving, client.Listener{Open: func() {
+				r.open(true)
+			}, Event: func(e api.Event) error { r.event(e); return nil }})
 		})
 		streams = append(streams, r)
 	}

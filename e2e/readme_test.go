@@ -379,7 +379,8 @@ func TestChinesePages_HaveTheSameCommands(t *testing.T) {
 			}
 			for i := range want {
 				if got[i].text != want[i].text || gotOut[i] != wantOut[i] {
-					t.Errorf("%s.zh-CN.md:%d has\n%s%sthe English page, line %d,\n%s%s", page, got[i].line, got[i].text, gotOut[i], want[i].line, want[i].text, wantOut[i])
+					t.Errorf("%s.zh-CN.md:%d has\n%s%sthe English page, line %d,\n%s%s", page, got[i].line, got[i].text, gotOut[i], want[i].line,
+						want[i].text, wantOut[i])
 				}
 			}
 		}

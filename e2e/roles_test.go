@@ -49,7 +49,8 @@ func TestTheWorkerSendsTheMailThatTheAPIPromised(t *testing.T) {
 				return len(mails)
 			})
 
-			for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/": 404, "/v1/checkin": 404, "/dev/mail": 404} {
+			for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/": 404, "/v1/checkin": 404,
+				"/dev/mail": 404} {
 				if got, _ := fetch(t, back.URL()+path); got != want {
 					t.Errorf("the worker answers %d to %s, want %d", got, path, want)
 				}
@@ -76,7 +77,8 @@ func TestTheWorkerTakesToSQLWhatTheAPIAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
-	common := []string{"--sql", cfg.URL, "--redis", redistest.Server(t, kept...).URL, "--queue", "redis", "--checkin-mode", "redis", "--checkin-reconcile-every", "0", "--limits=false", "--dev=true"}
+	common := []string{"--sql", cfg.URL, "--redis", redistest.Server(t, kept...).URL, "--queue", "redis", "--checkin-mode", "redis",
+		"--checkin-reconcile-every", "0", "--limits=false", "--dev=true"}
 	front := newNode(t, env, append(common, "--roles", "api,gateway")...)
 	back := newNode(t, env, append(common, "--roles", "worker")...)
 	waitReady(t, http.DefaultClient, front)

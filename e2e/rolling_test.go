@@ -55,7 +55,8 @@ func (p proxy) client(t *testing.T, who *person) *client.Client {
 	t.Helper()
 	transport := &http.Transport{DialContext: p.dial}
 	t.Cleanup(transport.CloseIdleConnections)
-	c, err := client.New("http://stoa.internal", client.WithTokens(api.Tokens{AccessToken: who.token}), client.WithHTTPClient(&http.Client{Transport: transport}))
+	c, err := client.New("http://stoa.internal", client.WithTokens(api.Tokens{AccessToken: who.token}),
+		client.WithHTTPClient(&http.Client{Transport: transport}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestARollingRestartLosesNoMessage(t *testing.T) {
 	people := enrol(t, sqldbtest.Open(t, cfg), rand.New(rand.NewPCG(1, 1)), 2)
 	ann, bob := people[0], people[1]
 	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
-	common := []string{"--sql", cfg.URL, "--redis", redis, "--dev=true", "--limits=false", "--gateway-drain-over", "1s", "--chats-messages-from", "everybody"}
+	common := []string{"--sql", cfg.URL, "--redis", redis, "--dev=true", "--limits=false", "--gateway-drain-over", "1s",
+		"--chats-messages-from", "everybody"}
 	nodes := proxy{newNode(t, env, common...), newNode(t, env, common...)}
 
 	// Bob's devices subscribe at both nodes.
@@ -117,7 +119,8 @@ func TestARollingRestartLosesNoMessage(t *testing.T) {
 			for n := 0; writing.Err() == nil; n++ {
 				name := fmt.Sprint("m", w, "-", n)
 				eventually.NoError(t, "a message to be acknowledged", func() error {
-					_, err := c.Send(t.Context(), client.ChatWith(bob.id), api.Send{ClientID: name, Content: api.Content{Kind: api.MessageText, Text: name}})
+					_, err := c.Send(t.Context(), client.ChatWith(bob.id),
+						api.Send{ClientID: name, Content: api.Content{Kind: api.MessageText, Text: name}})
 					return err
 				})
 				mu.Lock()
@@ -153,7 +156,8 @@ func TestARollingRestartLosesNoMessage(t *testing.T) {
 			if missed == nil {
 				return ""
 			}
-			return fmt.Sprintf("%s of %d; %d sockets were opened %d times, %d of them without what came meanwhile", missed, len(said), listeners, opened, lost)
+			return fmt.Sprintf("%s of %d; %d sockets were opened %d times, %d of them without what came meanwhile", missed, len(said), listeners,
+				opened, lost)
 		})
 	}
 	mu.Lock()

@@ -27,7 +27,8 @@ func (p *tab) makesRoom(name string) {
 // moves sets the page's preference for motion; the headless shell may have another default.
 func (p *tab) moves(how string) {
 	p.t.Helper()
-	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: how}}})
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: how}}})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -222,7 +223,8 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	})()`))
 	room := bob.location()
 	for i := range 4 {
-		bob.ask("POST", "/v1/rooms/"+room[strings.LastIndex(room, "/")+1:]+"/danmaku", fmt.Sprintf(`{"text":"and again, number %d","color":16777215}`, i))
+		bob.ask("POST", "/v1/rooms/"+room[strings.LastIndex(room, "/")+1:]+"/danmaku",
+			fmt.Sprintf(`{"text":"and again, number %d","color":16777215}`, i))
 	}
 	ada.until("four more", `flown >= 4`)
 	if n := evaluated[int](ada, `covered`); n != 0 {
@@ -408,7 +410,8 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 
 	// Danmaku in flight are not shown after all of them were cleared.
 	ada.ask("POST", room+"/danmaku", `{"text":"Spoiler","color":16777215}`)
-	if _, err := chromedp.Call(bob.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsAnswers + `; slow = "/scene"`}); err != nil {
+	if _, err := chromedp.Call(bob.ctx, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsAnswers + `; slow = "/scene"`}); err != nil {
 		t.Fatal(err)
 	}
 	bob.do(chromedp.Reload())

@@ -157,7 +157,8 @@ func TestARoomOutlivesAGatewayAndAWorker(t *testing.T) {
 	front := newNode(t, env, append(common, "--roles", "api,gateway")...)
 	gate := newNode(t, env, append(common, "--roles", "gateway")...)
 	back := newNode(t, env, append(common, "--roles", "worker")...)
-	ann, bob, eve := register(t, front.URL(), "ann@example.org"), register(t, front.URL(), "bob@example.org"), register(t, front.URL(), "eve@example.org")
+	ann, bob, eve := register(t, front.URL(), "ann@example.org"), register(t, front.URL(), "bob@example.org"),
+		register(t, front.URL(), "eve@example.org")
 	open := "open"
 	place, err := ann.CreateRoom(ctx, api.RoomNew{Name: "Film night", Access: &open})
 	if err != nil {

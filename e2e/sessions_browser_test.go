@@ -84,7 +84,8 @@ func (p *tab) leavesBobLoggedIn(other *tab) {
 // settles gives the page time to process the last response: it waits for responses to some other requests.
 func (p *tab) settles() {
 	p.t.Helper()
-	p.do(chromedp.Evaluate[chromedp.Void](`(async () => { for (let i = 0; i < 5; i++) await (await fetch("/healthz")).text(); })()`, chromedp.EvalAwaitPromise))
+	p.do(chromedp.Evaluate[chromedp.Void](`(async () => { for (let i = 0; i < 5; i++) await (await fetch("/healthz")).text(); })()`,
+		chromedp.EvalAwaitPromise))
 }
 
 // Ada logs out over a slow connection, and again in another tab. Bob logs in there before the first try gets a
@@ -294,7 +295,8 @@ func TestAPageWithoutTheTextsOfItsLanguageIsEnglish(t *testing.T) {
 	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chromedp.Call(p.ctx, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{{URLPattern: "*://*:*/assets/zh-*", Block: true}}}); err != nil {
+	if _, err := chromedp.Call(p.ctx, network.SetBlockedURLs,
+		network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{{URLPattern: "*://*:*/assets/zh-*", Block: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	p.button("中文")

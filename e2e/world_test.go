@@ -134,7 +134,8 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 		w.hc.CloseIdleConnections()
 		w.judgeReads()
 		t.Logf("seed %d: %s; %d answers, the slowest after %s; %d refusals, %d without an answer; right again within %s of a failure",
-			w.seed, strings.Join(w.inflicted, ", "), w.answers, w.slowest.Round(time.Millisecond), w.refused, w.lost, w.converged.Round(time.Millisecond))
+			w.seed, strings.Join(w.inflicted, ", "), w.answers, w.slowest.Round(time.Millisecond), w.refused, w.lost,
+			w.converged.Round(time.Millisecond))
 	})
 	for _, n := range w.nodes {
 		waitReady(t, w.hc, n)
@@ -594,7 +595,8 @@ func enrol(t *testing.T, db *sqldb.DB, rng *rand.Rand, n int) []*person {
 			}
 		}
 		insert(t, db, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES ", 8, users)
-		insert(t, db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", 13, sessions)
+		insert(t, db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, "+
+			"refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", 13, sessions)
 		insert(t, db, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES ", 7, log)
 	}
 	return all
@@ -647,7 +649,8 @@ func insert(t *testing.T, db *sqldb.DB, head string, columns int, args []any) {
 	t.Helper()
 	row := "(" + strings.TrimSuffix(strings.Repeat("?,", columns), ",") + "),"
 	for some := range slices.Chunk(args, 2000*columns) { // SQLite allows 32,766 values
-		if _, err := db.Writer().ExecContext(t.Context(), head+strings.TrimSuffix(strings.Repeat(row, len(some)/columns), ","), some...); err != nil {
+		if _, err := db.Writer().ExecContext(t.Context(), head+strings.TrimSuffix(strings.Repeat(row, len(some)/columns), ","),
+			some...); err != nil {
 			t.Fatal(err)
 		}
 	}

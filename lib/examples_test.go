@@ -17,7 +17,8 @@ import (
 func TestExamples_CoverEveryName(t *testing.T) {
 	t.Parallel()
 	loaded, err := packages.Load(&packages.Config{Tests: true,
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}, "./...")
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes |
+			packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}, "./...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,9 @@ func TestExamples_CoverEveryName(t *testing.T) {
 
 // forUsers reports whether users import the package: it is not a test, not a command and not internal.
 func forUsers(p *packages.Package) bool {
-	return p.ID == p.PkgPath && p.Name != "main" && !strings.Contains(p.PkgPath, "/internal/") && !strings.Contains(p.PkgPath, "/lib/testing/") && !strings.HasSuffix(p.PkgPath, "/conformance") && !strings.HasSuffix(p.PkgPath, "_test") && p.Types != nil
+	return p.ID == p.PkgPath && p.Name != "main" && !strings.Contains(p.PkgPath, "/internal/") &&
+		!strings.Contains(p.PkgPath, "/lib/testing/") && !strings.HasSuffix(p.PkgPath, "/conformance") &&
+		!strings.HasSuffix(p.PkgPath, "_test") && p.Types != nil
 }
 
 // show adds the names that in uses, and the types of all its expressions.

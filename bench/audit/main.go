@@ -58,7 +58,8 @@ var kinds = []struct {
 		return []string{"SET", "stoa:user:sign:{" + id(i) + "}:2026", "\x02" + strings.Repeat("\x01", 107), "EX", "3888000"}
 	}},
 	{25, func(i int) []string {
-		return []string{"SET", "stoa:auth:at:{" + id(i) + "}:" + id(i*7), "V0" + strings.Repeat("\x00", 45) + `{"hash":"` + strings.Repeat("a", 43) + `","expires":1795312856789}`, "EX", "3600"}
+		return []string{"SET", "stoa:auth:at:{" + id(i) + "}:" + id(i*7), "V0" + strings.Repeat("\x00", 45) + `{"hash":"` +
+			strings.Repeat("a", 43) + `","expires":1795312856789}`, "EX", "3600"}
 	}},
 	{10, func(i int) []string {
 		return []string{"SET", "stoa:limit:api:{" + id(i) + "}:checkin.mark", strconv.Itoa(i % 60), "EX", "60"}
@@ -267,7 +268,8 @@ func measure(ctx context.Context, db *redis.DB, addr, mode, dump string, want ma
 	}
 	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(r.Keys) }
 	l.rate = float64(r.Keys) / r.Seconds
-	l.text = fmt.Sprintf("| %s | %d | %.0f | %.2f, %.2f | %d of %d | %s |", mode, r.Keys, l.rate, each(after-theirs), each(own()-before), found, planted, told.String())
+	l.text = fmt.Sprintf("| %s | %d | %.0f | %.2f, %.2f | %d of %d | %s |", mode, r.Keys, l.rate, each(after-theirs), each(own()-before),
+		found, planted, told.String())
 	return l, nil
 }
 

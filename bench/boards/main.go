@@ -182,7 +182,8 @@ func run(ctx context.Context) error {
 				fmt.Printf("  %-23s %5.1f µs on the server\n", c.name, us)
 				continue
 			}
-			fmt.Printf("  %-23s %5.1f µs on the server, %4.1f times that with scores, %4.1f times that without; %5.1f µs in all\n", c.name, us, us/refs[1], us/refs[0], wall)
+			fmt.Printf("  %-23s %5.1f µs on the server, %4.1f times that with scores, %4.1f times that without; %5.1f µs in all\n", c.name, us,
+				us/refs[1], us/refs[0], wall)
 		}
 
 		n := 0
@@ -230,7 +231,8 @@ func run(ctx context.Context) error {
 // person returns one of the members: few have long streaks, and half of them have checked in today.
 func person(i int, mortal bool) leaderboard.Entry {
 	u := (float64(i*7919%1_000_003) + 1) / 1_000_004
-	e := leaderboard.Entry{Member: fmt.Sprintf("u%011d", i), Value: 1 + int64(-60*math.Log(u)), At: noon.Add(-time.Duration(i%86_400) * time.Second)}
+	e := leaderboard.Entry{Member: fmt.Sprintf("u%011d", i), Value: 1 + int64(-60*math.Log(u)),
+		At: noon.Add(-time.Duration(i%86_400) * time.Second)}
 	if mortal {
 		e.Dies = noon.Add(time.Duration(12+24*(i%2)+i/2%*zones) * time.Hour)
 	}
@@ -243,7 +245,8 @@ func of(r leaderboard.Ranked) leaderboard.Entry {
 
 // next returns an entry after its next check-in.
 func next(e leaderboard.Entry) leaderboard.Entry {
-	return leaderboard.Entry{Member: e.Member, Value: e.Value + 1, At: noon, Dies: e.Dies.AddDate(0, 0, 1), From: leaderboard.Standing{Value: e.Value, Dies: e.Dies}}
+	return leaderboard.Entry{Member: e.Member, Value: e.Value + 1, At: noon, Dies: e.Dies.AddDate(0, 0, 1),
+		From: leaderboard.Standing{Value: e.Value, Dies: e.Dies}}
 }
 
 func crowd(n int, mortal bool) iter.Seq2[leaderboard.Entry, error] {

@@ -186,7 +186,8 @@ func nearHits(ctx context.Context, addr string) (rows []row) {
 	} {
 		fmt.Printf(" %s:\n", w.name)
 		cells, nanos, others := measure(sides, w.do, turns.Side{Name: "otter with statistics and an end of life", Do: w.do(counting)})
-		aim := aimed(nanos[ours], nanos[otterAt], "otter", w.most) + fmt.Sprintf(", %.2f × otter with statistics and an end of life", nanos[ours]/others[0].Nanos)
+		aim := aimed(nanos[ours], nanos[otterAt], "otter", w.most) + fmt.Sprintf(", %.2f × otter with statistics and an end of life",
+			nanos[ours]/others[0].Nanos)
 		if w.most == 0 {
 			aim = aimed(nanos[ours], nanos[rueidisAt], "MGetCache", 0)
 		}
@@ -330,7 +331,8 @@ func drops(ctx context.Context, addr string) []row {
 			cell = fmt.Sprintf("all, in %s after each of %d drops", patience, changes)
 		} else {
 			slices.Sort(late)
-			cell = fmt.Sprintf("%d after %d drops, the last after %s (p99 %s)", stale, changes, took(late[len(late)-1]), took(late[len(late)*99/100]))
+			cell = fmt.Sprintf("%d after %d drops, the last after %s (p99 %s)", stale, changes, took(late[len(late)-1]),
+				took(late[len(late)*99/100]))
 			if unheard > 0 {
 				cell += fmt.Sprintf("; %d not within %s", unheard, patience)
 			}

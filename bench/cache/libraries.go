@@ -183,7 +183,9 @@ func openGoRedis(ctx context.Context, o *opening) *side {
 	c := gocache.New(opt)
 	return &side{
 		get: func(id int64) (p profile, err error) {
-			err = c.Once(&gocache.Item{Ctx: ctx, Key: o.name(id), Value: &p, TTL: life, Do: func(*gocache.Item) (any, error) { return o.load(id), nil }})
+			err = c.Once(&gocache.Item{Ctx: ctx, Key: o.name(id), Value: &p, TTL: life, Do: func(*gocache.Item) (any, error) {
+				return o.load(id), nil
+			}})
 			return p, err
 		},
 		drop:  func(id int64) error { return c.Delete(ctx, o.name(id)) },
@@ -215,7 +217,9 @@ func openSturdyc(withRedis bool) func(context.Context, *opening) *side {
 					}
 					of[names[i]] = id
 				}
-				found, err := c.GetOrFetchBatch(ctx, names, func(name string) string { return name }, func(_ context.Context, names []string) (map[string]profile, error) {
+				found, err := c.GetOrFetchBatch(ctx, names, func(name string) string {
+					return name
+				}, func(_ context.Context, names []string) (map[string]profile, error) {
 					loaded := map[string]profile{}
 					for _, n := range names {
 						loaded[n] = o.load(of[n])

@@ -50,15 +50,18 @@ type profile struct {
 }
 
 func of(id int64) profile {
-	return profile{fmt.Sprintf("u%011d", id), fmt.Sprint("name of ", id), "https://example.org/a/" + fmt.Sprint(id) + ".webp", strings.Repeat("x", 100), 1990}
+	return profile{fmt.Sprintf("u%011d", id), fmt.Sprint("name of ", id), "https://example.org/a/" + fmt.Sprint(id) + ".webp",
+		strings.Repeat("x", 100), 1990}
 }
 
 var (
 	schema   = keyspace.New("bench")
 	profiles = keyspace.Def1[keyspace.Int](schema, "bench:profile:{id}", keyspace.CachedOf[profile](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(time.Hour), keyspace.Doc{Purpose: "profiles"})
-	remarks = keyspace.Def1[keyspace.Int](schema, "bench:remarks:{id}", keyspace.CachedHashOf[string, profile](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a collection"})
-	plain   = keyspace.Def1[keyspace.Int](schema, "bench:plain:{id}", keyspace.HashOf("text → json"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "the same without a cache"})
+	remarks = keyspace.Def1[keyspace.Int](schema, "bench:remarks:{id}", keyspace.CachedHashOf[string, profile](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a collection"})
+	plain = keyspace.Def1[keyspace.Int](schema, "bench:plain:{id}", keyspace.HashOf("text → json"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "the same without a cache"})
 	channel = keyspace.DefChannel0(schema, "bench:events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "bus"})
 	stream  = keyspace.Def0(schema, "bench:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "bus"})
 )
@@ -115,13 +118,15 @@ var boots atomic.Int64
 var patient = cache.Config{Budget: time.Second}
 
 // open returns a cache on its own connections; if load is nil, it loads from the table of profiles.
-func open(ctx context.Context, addr string, p cache.Policy, load func(context.Context, keyspace.Int) (profile, error)) (*cache.Cache[keyspace.Int, profile], *cache.Runtime) {
+func open(ctx context.Context, addr string, p cache.Policy,
+	load func(context.Context, keyspace.Int) (profile, error)) (*cache.Cache[keyspace.Int, profile], *cache.Runtime) {
 	rt, _, run := node(ctx, addr, cache.Config{})
 	defer run()
 	return cached(rt, p, load), rt
 }
 
-func cached(rt *cache.Runtime, p cache.Policy, load func(context.Context, keyspace.Int) (profile, error)) *cache.Cache[keyspace.Int, profile] {
+func cached(rt *cache.Runtime, p cache.Policy, load func(context.Context,
+	keyspace.Int) (profile, error)) *cache.Cache[keyspace.Int, profile] {
 	if load == nil {
 		load = func(_ context.Context, id keyspace.Int) (profile, error) { return of(id.N), nil }
 	}
@@ -156,7 +161,8 @@ func figure1(ctx context.Context, addr string) {
 	rt, _, run := node(ctx, addr, cache.Config{Hooks: obs.NewCaches(prometheus.NewRegistry()).Hooks()})
 	watched := cached(rt, cache.Policy{Entries: 2 * known, MaxStale: time.Minute}, nil)
 	run()
-	peer := gocache.New(&gocache.Options{Redis: goredis.NewClient(&goredis.Options{Addr: addr}), LocalCache: gocache.NewTinyLFU(2*known, time.Hour), StatsEnabled: true})
+	peer := gocache.New(&gocache.Options{Redis: goredis.NewClient(&goredis.Options{Addr: addr}),
+		LocalCache: gocache.NewTinyLFU(2*known, time.Hour), StatsEnabled: true})
 	names := make([]string, known)
 	for i := range known {
 		p := of(int64(i))
@@ -209,7 +215,8 @@ func figure1(ctx context.Context, addr string) {
 		}},
 	)
 	s := c.Stats()
-	fmt.Printf("  => %.2f × otter with statistics, with metrics %.2f × (aim ≤ 1.4), %.1f × faster than go-redis/cache (aim ≥ 8); %d hits, %d from Redis, %d loads\n\n",
+	fmt.Printf("  => %.2f × otter with statistics, with metrics %.2f × (aim ≤ 1.4), %.1f × faster than go-redis/cache (aim ≥ 8); %d hits, "+
+		"%d from Redis, %d loads\n\n",
 		r[2].Nanos/r[1].Nanos, r[3].Nanos/r[1].Nanos, r[4].Nanos/r[2].Nanos, s.Hits, s.RedisHits, s.Loads)
 }
 
@@ -258,7 +265,8 @@ func figure3(ctx context.Context, addr string) {
 	rt, _, run := node(ctx, addr, patient)
 	c := cached(rt, cache.Policy{Entries: -1, Renew: -1, MaxStale: time.Minute}, nil)
 	run()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, AlwaysPipelining: true, AlwaysRESP2: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, AlwaysPipelining: true,
+		AlwaysRESP2: true})
 	must(err)
 	defer client.Close()
 	names := make([]string, known)
@@ -277,7 +285,8 @@ func figure3(ctx context.Context, addr string) {
 		must(err)
 	}
 	gets := commands(ctx, client)
-	fmt.Printf("  %d reads: GET +%d, scripts +%d, loads +%d\n", counted, gets["get"]-before["get"], gets["evalsha"]-before["evalsha"], c.Stats().Loads-loads)
+	fmt.Printf("  %d reads: GET +%d, scripts +%d, loads +%d\n", counted, gets["get"]-before["get"], gets["evalsha"]-before["evalsha"],
+		c.Stats().Loads-loads)
 	for _, callers := range []int{1, 64} {
 		fmt.Printf("  %d callers:\n", callers)
 		r := compare(
@@ -360,7 +369,8 @@ func figure4(ctx context.Context, addr string) {
 		first := read(160, 1_000_000)
 		loadNanos = nil
 		then := read(16_000, 2_000_000)
-		fmt.Printf("  %-10s first reads p99 %s; then p50 %s, p99 %s, of which the source p50 %s, p99 %s\n", how, p(first, 99), p(then, 50), p(then, 99), p(loadNanos, 50), p(loadNanos, 99))
+		fmt.Printf("  %-10s first reads p99 %s; then p50 %s, p99 %s, of which the source p50 %s, p99 %s\n", how, p(first, 99), p(then, 50),
+			p(then, 99), p(loadNanos, 50), p(loadNanos, 99))
 		fmt.Printf("  => p99 %s over the source's (aim ≤ 5 ms)\n", p(then, 99)-p(loadNanos, 99))
 		proxy.close()
 	}

@@ -19,7 +19,8 @@ type alone struct {
 func newAlone(ctx context.Context, db *sql.DB, people []accounts.ID) (*alone, error) {
 	for _, ddl := range []string{
 		"CREATE TABLE user_calendar (user_id VARCHAR(12) NOT NULL PRIMARY KEY, sign_days BIGINT NOT NULL)",
-		"CREATE TABLE user_stats (user_id VARCHAR(12) NOT NULL PRIMARY KEY, streak_days INT NOT NULL, max_streak_days INT NOT NULL, total_days INT NOT NULL, last_sign_date INT NOT NULL)",
+		"CREATE TABLE user_stats (user_id VARCHAR(12) NOT NULL PRIMARY KEY, streak_days INT NOT NULL, max_streak_days INT NOT NULL, " +
+			"total_days INT NOT NULL, last_sign_date INT NOT NULL)",
 	} {
 		if _, err := db.ExecContext(ctx, ddl); err != nil {
 			return nil, err
@@ -30,10 +31,11 @@ func newAlone(ctx context.Context, db *sql.DB, people []accounts.ID) (*alone, er
 		insert(ctx, db, "INSERT INTO user_stats VALUES ", len(people), func(i int) []any { return []any{people[i].String(), 0, 0, 0, 0} }))
 	a := &alone{db: db}
 	for into, query := range map[**sql.Stmt]string{
-		&a.readStats:   "SELECT streak_days, max_streak_days, total_days, last_sign_date FROM user_stats WHERE user_id = ?",
-		&a.readDays:    "SELECT sign_days FROM user_calendar WHERE user_id = ?",
-		&a.updateDays:  "UPDATE user_calendar SET sign_days = sign_days | ? WHERE user_id = ?",
-		&a.updateStats: "UPDATE user_stats SET streak_days = ?, max_streak_days = ?, total_days = total_days + 1, last_sign_date = ? WHERE user_id = ?",
+		&a.readStats:  "SELECT streak_days, max_streak_days, total_days, last_sign_date FROM user_stats WHERE user_id = ?",
+		&a.readDays:   "SELECT sign_days FROM user_calendar WHERE user_id = ?",
+		&a.updateDays: "UPDATE user_calendar SET sign_days = sign_days | ? WHERE user_id = ?",
+		&a.updateStats: "UPDATE user_stats SET streak_days = ?, max_streak_days = ?, total_days = total_days + 1, last_sign_date = ? WHERE " +
+			"user_id = ?",
 	} {
 		var fault error
 		*into, fault = db.PrepareContext(ctx, query)

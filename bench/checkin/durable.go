@@ -70,9 +70,11 @@ func (b *bench) durable(ctx context.Context, f *figure) (err error) {
 	}
 	addSamples(f.table(fmt.Sprintf("%d per second", paceOfDay), loadColumns...), sides, found, sample{})
 	f.atMost(fmt.Sprintf("%d per second, 99 of 100 within", paceOfDay), found[0].p99, 5, "ms")
-	f.note("The origin's way is GET, GET, INCR or SET, GET, SET, SETBIT, ZADD, ZADD, SET one after another, and an XADD for a consumer to persist. SQL alone is a SELECT and two UPDATEs in one transaction, without boards.")
+	f.note("The origin's way is GET, GET, INCR or SET, GET, SET, SETBIT, ZADD, ZADD, SET one after another, and an XADD for a consumer to " +
+		"persist. SQL alone is a SELECT and two UPDATEs in one transaction, without boards.")
 	f.note("Work is the processor time of this process and both servers for each call; batch, commit and apply are the service's own means.")
-	f.note("Paced calls arrive at random moments, whether earlier ones have ended or not; their time counts from the moment for which they were scheduled.")
+	f.note("Paced calls arrive at random moments, whether earlier ones have ended or not; their time counts from the moment for which they " +
+		"were scheduled.")
 	if err := b.cold(ctx, f, stoa); err != nil {
 		return err
 	}
@@ -149,6 +151,7 @@ func (b *bench) profiled(ctx context.Context, path string, callers int) error {
 	}
 	found, err := b.closed(ctx, stoa, callers)
 	pprof.StopCPUProfile()
-	fmt.Printf("%.0f per second; batches of %.0f, %.2f ms to commit, %.2f ms to apply\n", found.rate, found.stages.batch, found.stages.commit, found.stages.apply)
+	fmt.Printf("%.0f per second; batches of %.0f, %.2f ms to commit, %.2f ms to apply\n", found.rate, found.stages.batch, found.stages.commit,
+		found.stages.apply)
 	return errors.Join(err, f.Close())
 }

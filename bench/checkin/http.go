@@ -41,7 +41,8 @@ func (b *bench) overHTTP(ctx context.Context, f *figure, direct *side) (err erro
 		return err
 	}
 	addSamples(f.table(fmt.Sprintf("%d callers, a whole server", many), loadColumns...), sides, found, found[0])
-	f.note("HTTP costs %.0f µs of this process's processor time for each check-in, the client's part included, an Idempotency-Key %.0f more, and a commit of its own in SQL.",
+	f.note("HTTP costs %.0f µs of this process's processor time for each check-in, the client's part included, an Idempotency-Key %.0f "+
+		"more, and a commit of its own in SQL.",
 		found[1].own-found[0].own, found[2].own-found[1].own)
 	return nil
 }
@@ -110,13 +111,16 @@ func (b *bench) logIn(ctx context.Context, w *web, url string) error {
 		w.tokens = append(w.tokens, "sa_"+p.String()+"."+devices[i]+"."+base64.RawURLEncoding.EncodeToString(random[:]))
 	}
 	return errors.Join(
-		insert(ctx, db.Writer(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES ", len(w.people), func(i int) []any {
-			email := fmt.Sprintf("user%d@example.org", i)
-			return []any{w.people[i].String(), email, email, fmt.Sprintf("User %d", i), shanghai.Zone, "", 0, 0}
-		}),
-		insert(ctx, db.Writer(), "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", len(w.people), func(i int) []any {
+		insert(ctx, db.Writer(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES ", len(w.people),
+			func(i int) []any {
+				email := fmt.Sprintf("user%d@example.org", i)
+				return []any{w.people[i].String(), email, email, fmt.Sprintf("User %d", i), shanghai.Zone, "", 0, 0}
+			}),
+		insert(ctx, db.Writer(), "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, "+
+			"refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", len(w.people), func(i int) []any {
 			sum := sha256.Sum256([]byte(w.tokens[i]))
-			return []any{w.people[i].String(), devices[i], "bench", "127.0.0.1", 0, 0, base64.RawURLEncoding.EncodeToString(sum[:]), far, "", far, "", 0, ""}
+			return []any{w.people[i].String(), devices[i], "bench", "127.0.0.1", 0, 0, base64.RawURLEncoding.EncodeToString(sum[:]), far, "", far,
+				"", 0, ""}
 		}))
 }
 

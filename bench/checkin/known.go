@@ -132,7 +132,8 @@ func (b *bench) memory(ctx context.Context, f *figure) error {
 	f.atMost("the active, both boards", mb(active-c.empty), 4*scale, "MB")
 	f.atMost("everybody, both boards", mb(all-c.empty), 28*scale, "MB")
 	f.note("A record takes %.0f bytes with its key; the boards are what is left.", record)
-	f.note("Boards are of the kind that the service keeps: by total days everybody, by streak whose streak lives. The origin keeps streaks, longest streaks and both boards of everybody, and of the active the day keys of three days and the bitmaps of two months.")
+	f.note("Boards are of the kind that the service keeps: by total days everybody, by streak whose streak lives. The origin keeps " +
+		"streaks, longest streaks and both boards of everybody, and of the active the day keys of three days and the bitmaps of two months.")
 	return nil
 }
 
@@ -185,7 +186,8 @@ func settledMemory(ctx context.Context, url string) (float64, error) {
 // statements measures figure 6.
 func (b *bench) statements(ctx context.Context, f *figure) error {
 	const readsPerCheckin = 4
-	f.Title = fmt.Sprintf("SQL statements of a day: %d known users, %d active, 80 %% reads, %d callers, Redis warm from the day before", b.known, b.active, many)
+	f.Title = fmt.Sprintf("SQL statements of a day: %d known users, %d active, 80 %% reads, %d callers, Redis warm from the day before",
+		b.known, b.active, many)
 	c, err := b.theCrowd(ctx)
 	if err != nil {
 		return err
@@ -223,7 +225,8 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 	inSQL := newSide("SQL alone", mixed(
 		func(ctx context.Context, user accounts.ID) error { return a.markOn(ctx, user, today) }, a.status, a.month))
 	requests := (1 + readsPerCheckin) * b.active
-	t := f.table(fmt.Sprintf("per 1,000 of %d requests", requests), column{"SELECT", 2}, column{"INSERT, UPDATE, DELETE", 2}, column{"requests per second", 0}, column{"p99 ms", 2}, column{"batch", 1}, column{"idle %", 0}, column{"others %", 0})
+	t := f.table(fmt.Sprintf("per 1,000 of %d requests", requests), column{"SELECT", 2}, column{"INSERT, UPDATE, DELETE", 2},
+		column{"requests per second", 0}, column{"p99 ms", 2}, column{"batch", 1}, column{"idle %", 0}, column{"others %", 0})
 	var perThousand [2][2]float64
 	for i, s := range []*side{stoa, inSQL} {
 		readBefore, wroteBefore, err := c.sqlCounts(ctx)
@@ -247,13 +250,15 @@ func (b *bench) statements(ctx context.Context, f *figure) error {
 	}
 	f.atLeast("fewer SELECTs", 100*(1-perThousand[0][0]/perThousand[1][0]), 95, "%")
 	f.atLeast("fewer INSERTs, UPDATEs and DELETEs", 100*(1-perThousand[0][1]/perThousand[1][1]), 90, "%")
-	f.note("Reads are status (three of four) and month; words and minutes, which both sides would sum up in SQL, and boards, which SQL alone does not have, are not among them.")
+	f.note("Reads are status (three of four) and month; words and minutes, which both sides would sum up in SQL, and boards, which SQL " +
+		"alone does not have, are not among them.")
 	return nil
 }
 
 // sqlCounts returns the numbers of statements that MariaDB has run since its start.
 func (c *crowd) sqlCounts(ctx context.Context) (read, wrote float64, err error) {
-	rows, err := c.db.Writer().QueryContext(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_select', 'Com_insert', 'Com_update', 'Com_delete')")
+	rows, err := c.db.Writer().QueryContext(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_select', 'Com_insert', 'Com_update', "+
+		"'Com_delete')")
 	if err != nil {
 		return 0, 0, err
 	}

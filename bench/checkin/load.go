@@ -239,7 +239,8 @@ func median(of []sample) sample {
 	}
 }
 
-var loadColumns = []column{{"per second", 0}, {"p50 ms", 2}, {"p99 ms", 2}, {"stoa is ×", 2}, {"work ×", 2}, {"own µs", 0}, {"redis µs", 0}, {"sql µs", 0},
+var loadColumns = []column{{"per second", 0}, {"p50 ms", 2}, {"p99 ms", 2}, {"stoa is ×", 2}, {"work ×", 2}, {"own µs", 0}, {"redis µs", 0},
+	{"sql µs", 0},
 	{"idle %", 0}, {"others %", 0}, {"batch", 0}, {"commit ms", 2}, {"apply ms", 2}}
 
 // values returns the values of loadColumns; ratios compare with base.

@@ -140,7 +140,8 @@ func (b *bench) run(do func(context.Context, machine) error) (err error) {
 
 func (b *bench) measure(ctx context.Context, m machine, wanted string, asJSON bool) error {
 	all := map[int]func(context.Context, *figure) error{1: b.durable, 3: b.reads, 5: b.memory, 6: b.statements, 7: b.recovery}
-	r := report{Machine: m, Setting: fmt.Sprintf("%d users, %d connections to SQL, medians of %d rounds of %s, sides in turns", b.users, b.conns, b.rounds, b.lasting)}
+	r := report{Machine: m, Setting: fmt.Sprintf("%d users, %d connections to SQL, medians of %d rounds of %s, sides in turns", b.users,
+		b.conns, b.rounds, b.lasting)}
 	if !asJSON {
 		r.printHead(os.Stdout)
 	}

@@ -58,7 +58,8 @@ func (c *clock) reach(t time.Time) {
 var discard = slog.New(slog.DiscardHandler)
 
 // open starts a node on these servers; build is checkin.New or similar.
-func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build func(checkin.Config) *checkin.Service) (_ *node, err error) {
+func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string,
+	build func(checkin.Config) *checkin.Service) (_ *node, err error) {
 	n := &node{registry: prometheus.NewRegistry()}
 	n.clock.reach(day(0, 1))
 	defer func() {
@@ -76,11 +77,13 @@ func (b *bench) open(ctx context.Context, sqlURL, redisURL, prefix string, build
 		return nil, err
 	}
 	bus := events.NewBus(n.rdb, prefix, discard)
-	acc, err := accounts.New(accounts.Config{DB: n.db, Redis: n.rdb, Limiter: ratelimit.New(n.rdb), Caches: cache.NewRuntime(n.rdb, bus.Nodes(), cache.Config{}), Bus: bus, Mail: mail.NewBox(n.db), Secret: secret(), Log: discard})
+	acc, err := accounts.New(accounts.Config{DB: n.db, Redis: n.rdb, Limiter: ratelimit.New(n.rdb),
+		Caches: cache.NewRuntime(n.rdb, bus.Nodes(), cache.Config{}), Bus: bus, Mail: mail.NewBox(n.db), Secret: secret(), Log: discard})
 	if err != nil {
 		return nil, err
 	}
-	n.service = build(checkin.Config{DB: n.db, Redis: n.rdb, Users: acc, Bus: bus, Node: prefix, Metrics: n.registry, Log: discard, Now: n.clock.now})
+	n.service = build(checkin.Config{DB: n.db, Redis: n.rdb, Users: acc, Bus: bus, Node: prefix, Metrics: n.registry, Log: discard,
+		Now: n.clock.now})
 	// The jobs that keep the boards in order are part of the service's work.
 	jobs := slices.DeleteFunc(n.service.Jobs(), func(j worker.Job) bool { return j.Name != "checkin.sweep" && j.Name != "checkin.boards" })
 	pool, err := worker.NewPool(worker.PoolConfig{Log: discard, Metrics: prometheus.NewRegistry(),

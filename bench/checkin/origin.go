@@ -13,16 +13,19 @@ import (
 
 // The families of the original layout, with separate names.
 var (
-	origin  = keyspace.New("origin")
-	daily   = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:daily:{uid}:{date}", keyspace.BytesOf("0 or 1"), keyspace.Expire(3*day24), doc)
+	origin = keyspace.New("origin")
+	daily  = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:daily:{uid}:{date}", keyspace.BytesOf("0 or 1"),
+		keyspace.Expire(3*day24), doc)
 	streaks = keyspace.Def1[accounts.ID](origin, "origin:sign:streak:{uid}", keyspace.CounterKind(), keyspace.Forever("as designed"), doc)
 	longest = keyspace.Def1[accounts.ID](origin, "origin:sign:max_streak:{uid}", keyspace.CounterKind(), keyspace.Forever("as designed"), doc)
-	monthly = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:monthly:{uid}:{month}", keyspace.BitmapOf("bit n−1 is day n"), keyspace.Expire(45*day24), doc)
+	monthly = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:monthly:{uid}:{month}", keyspace.BitmapOf("bit n−1 is day n"),
+		keyspace.Expire(45*day24), doc)
 	byRun   = keyspace.Def0(origin, "origin:leaderboard:streak", keyspace.ZSetOf("user → days"), keyspace.Forever("as designed"), doc)
 	byTotal = keyspace.Def0(origin, "origin:leaderboard:total", keyspace.ZSetOf("user → days"), keyspace.Forever("as designed"), doc)
 	queue   = keyspace.Def0(origin, "origin:queue", keyspace.StreamOf("user.sign.updated"), keyspace.Forever("trimmed"), doc)
-	hundred = keyspace.Def1[accounts.ID](origin, "origin:hundred:{uid}", keyspace.BytesOf("100 bytes"), keyspace.Forever("for comparison"), doc)
-	doc     = keyspace.Doc{Purpose: "the origin's layout, for comparison"}
+	hundred = keyspace.Def1[accounts.ID](origin, "origin:hundred:{uid}", keyspace.BytesOf("100 bytes"), keyspace.Forever("for comparison"),
+		doc)
+	doc = keyspace.Doc{Purpose: "the origin's layout, for comparison"}
 )
 
 const day24 = 86400e9

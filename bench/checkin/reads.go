@@ -64,7 +64,8 @@ func (b *bench) reads(ctx context.Context, f *figure) error {
 	if err != nil {
 		return err
 	}
-	t := f.table("64 callers", column{"per second", 0}, column{"p50 ms", 2}, column{"p99 ms", 2}, column{"of raw GET", 2}, column{"commands", 2}, column{"idle %", 0}, column{"others %", 0}, column{"own µs", 1}, column{"redis µs", 1})
+	t := f.table("64 callers", column{"per second", 0}, column{"p50 ms", 2}, column{"p99 ms", 2}, column{"of raw GET", 2},
+		column{"commands", 2}, column{"idle %", 0}, column{"others %", 0}, column{"own µs", 1}, column{"redis µs", 1})
 	for i, s := range sides {
 		v := found[i].values(sample{})
 		v["of raw GET"] = found[i].rate / found[0].rate

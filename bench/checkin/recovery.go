@@ -105,10 +105,12 @@ func (b *bench) withoutRedis(ctx context.Context, f *figure, c *crowd) error {
 	if err != nil {
 		return err
 	}
-	t := f.table("Redis away, 64 callers", column{"per second", 0}, column{"p50 ms", 2}, column{"p99 ms", 2}, column{"own µs", 0}, column{"sql µs", 0}, column{"idle %", 0}, column{"others %", 0})
+	t := f.table("Redis away, 64 callers", column{"per second", 0}, column{"p50 ms", 2}, column{"p99 ms", 2}, column{"own µs", 0},
+		column{"sql µs", 0}, column{"idle %", 0}, column{"others %", 0})
 	for i, s := range sides {
 		t.add(s.name, found[i].values(sample{}))
 	}
-	f.note("The first board took %.2f s. In the numbers of processor time other Redis servers and other databases of this run are included; they stand idle.", first.Seconds())
+	f.note("The first board took %.2f s. In the numbers of processor time other Redis servers and other databases of this run are "+
+		"included; they stand idle.", first.Seconds())
 	return nil
 }

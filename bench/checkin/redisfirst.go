@@ -69,9 +69,11 @@ func (b *bench) redisFirst(ctx context.Context, f *figure) (sides []*side, stop 
 		sides = append(sides, s)
 		return history(ctx, n.db.Writer(), people, civil.DayOf(2025, 9, 1), past)
 	}
-	if err := errors.Join(add("stoa, redis first", "calm", newPeople(b.users), longAgo), add("the same, all records", "record", newPeople(b.users), 0)); err != nil {
+	if err := errors.Join(add("stoa, redis first", "calm", newPeople(b.users), longAgo),
+		add("the same, all records", "record", newPeople(b.users), 0)); err != nil {
 		return nil, nil, err
 	}
-	f.note("Redis first has a Redis of its own with appendfsync always, and takes everything to SQL meanwhile. In its second row every check-in is the user's longest streak, which is in SQL before it is answered.")
+	f.note("Redis first has a Redis of its own with appendfsync always, and takes everything to SQL meanwhile. In its second row every " +
+		"check-in is the user's longest streak, which is in SQL before it is answered.")
 	return sides, stop, nil
 }

@@ -231,8 +231,10 @@ func run() (err error) {
 		files = filepath.Join(dir, "files")
 	}
 	p := &pair{}
-	if p.server, err = servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log", "error", "--dev", "--no-limits",
-		"--files-from", "everybody", "--files-storage", "folder:"+files, "--files-day-bytes", fmt.Sprint(int64(1)<<50), "--files-open", "1000", "--files-max-size", fmt.Sprint(int64(1)<<40))); err != nil {
+	if p.server, err = servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log", "error", "--dev",
+		"--no-limits",
+		"--files-from", "everybody", "--files-storage", "folder:"+files, "--files-day-bytes", fmt.Sprint(int64(1)<<50), "--files-open", "1000",
+		"--files-max-size", fmt.Sprint(int64(1)<<40))); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.server.Stop()) }()

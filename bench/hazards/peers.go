@@ -291,7 +291,8 @@ func openByHand(t testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	a := &byHand{n: n, rdb: rdb, stop: stop,
-		near: otter.Must(&otter.Options[string, string]{MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[string, string](min(time.Minute, n.Life))})}
+		near: otter.Must(&otter.Options[string, string]{MaximumSize: 10_000,
+			ExpiryCalculator: otter.ExpiryWriting[string, string](min(time.Minute, n.Life))})}
 	sub := rdb.Subscribe(ctx, channel)
 	if _, err := sub.Receive(ctx); err != nil {
 		return nil, err

@@ -83,8 +83,10 @@ func people(ctx context.Context, data string) (tokens []string, err error) {
 		sessions.WriteString(",(?,?,'bench','127.0.0.1',0,0,?,?,'',?,'',0,'')")
 		sessionArgs = append(sessionArgs, id, device, base64.RawURLEncoding.EncodeToString(sum[:]), far, far)
 	}
-	_, err1 := db.Writer().ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+people.String()[1:], peopleArgs...)
-	_, err2 := db.Writer().ExecContext(ctx, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES "+sessions.String()[1:], sessionArgs...)
+	_, err1 := db.Writer().ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+
+		people.String()[1:], peopleArgs...)
+	_, err2 := db.Writer().ExecContext(ctx, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, "+
+		"access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES "+sessions.String()[1:], sessionArgs...)
 	return tokens, errors.Join(err1, err2)
 }
 
@@ -100,7 +102,8 @@ func get(tokens []string, path string) func(n int) []byte {
 // post prepares a check-in of each user in turn; with keyed, each has a new key.
 func post(tokens []string, keyed bool) func(n int) []byte {
 	const body = `{"words":10,"minutes":5}`
-	heads, rest := make([][]byte, len(tokens)), fmt.Appendf(nil, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	heads, rest := make([][]byte, len(tokens)), fmt.Appendf(nil, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body),
+		body)
 	for i, t := range tokens {
 		heads[i] = fmt.Appendf(nil, "POST /v1/checkin HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n", t)
 		if !keyed {

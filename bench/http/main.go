@@ -94,7 +94,9 @@ func run() error {
 		if tokens[i], err = people(ctx, data); err != nil {
 			return err
 		}
-		both[i], err = servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", data, "--sql", "sqlite:"+filepath.Join(data, "stoa.db"), "--redis", redisURL, "--key-prefix", strings.Trim(limits, "-"), "--log", "error", "--dev", limits))
+		both[i], err = servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", data, "--sql",
+			"sqlite:"+filepath.Join(data, "stoa.db"), "--redis", redisURL, "--key-prefix", strings.Trim(limits, "-"), "--log", "error", "--dev",
+			limits))
 		if err != nil {
 			return err
 		}
@@ -107,7 +109,8 @@ func run() error {
 	sides := []*side{
 		bareGet,
 		{name: "GET /healthz: route, headers, metrics", server: off, ratioTo: bareGet, status: 200, request: get(tokens[0], "/healthz")},
-		{name: "GET /v1/checkin/calendar/1: and the token, and a refusal", server: off, ratioTo: bareGet, status: 422, request: get(tokens[0], "/v1/checkin/calendar/1")},
+		{name: "GET /v1/checkin/calendar/1: and the token, and a refusal", server: off, ratioTo: bareGet, status: 422,
+			request: get(tokens[0], "/v1/checkin/calendar/1")},
 		{name: "GET /v1/checkin, limits off", server: off, ratioTo: bareGet, status: 200, request: get(tokens[0], "/v1/checkin")},
 		{name: "GET /v1/checkin, limits on", server: on, ratioTo: bareGet, status: 200, request: get(tokens[1], "/v1/checkin")},
 		barePost,

@@ -32,7 +32,8 @@ type layout struct {
 	scan string
 }
 
-const columns = "day INT NOT NULL, user_id VARCHAR(12) NOT NULL, at BIGINT NOT NULL, kind SMALLINT NOT NULL, words INT NOT NULL, minutes INT NOT NULL, req BIGINT NOT NULL"
+const columns = "day INT NOT NULL, user_id VARCHAR(12) NOT NULL, at BIGINT NOT NULL, kind SMALLINT NOT NULL, words INT NOT NULL, " +
+	"minutes INT NOT NULL, req BIGINT NOT NULL"
 
 var months = func() string {
 	var b strings.Builder
@@ -52,11 +53,13 @@ var layouts = []layout{
 	{name: "PK(user,day) + KEY(at)", ddl: []string{"CREATE TABLE log (" + columns + ", PRIMARY KEY (user_id, day), KEY log_at (at))"},
 		read: "SELECT day, kind, at FROM log WHERE user_id = ? ORDER BY day",
 		scan: "SELECT user_id, day, kind, at FROM log ORDER BY user_id, day"},
-	{name: "PK(day,user) + KEY(user,day,kind)", ddl: []string{"CREATE TABLE log (" + columns + ", PRIMARY KEY (day, user_id), KEY log_user (user_id, day, kind))"},
+	{name: "PK(day,user) + KEY(user,day,kind)", ddl: []string{"CREATE TABLE log (" + columns +
+		", PRIMARY KEY (day, user_id), KEY log_user (user_id, day, kind))"},
 		read: "SELECT day, kind FROM log WHERE user_id = ? ORDER BY day",
 		scan: "SELECT user_id, day, kind FROM log ORDER BY user_id, day"},
 	{name: "PK(day,user) + year row", year: true, ddl: []string{"CREATE TABLE log (" + columns + ", PRIMARY KEY (day, user_id))",
-		"CREATE TABLE years (user_id VARCHAR(12) NOT NULL, year INT NOT NULL" + months + ", words BIGINT NOT NULL, minutes BIGINT NOT NULL, PRIMARY KEY (user_id, year))"},
+		"CREATE TABLE years (user_id VARCHAR(12) NOT NULL, year INT NOT NULL" + months +
+			", words BIGINT NOT NULL, minutes BIGINT NOT NULL, PRIMARY KEY (user_id, year))"},
 		read: "SELECT * FROM years WHERE user_id = ? ORDER BY year",
 		scan: "SELECT * FROM years ORDER BY user_id, year"},
 }
@@ -133,14 +136,16 @@ func write(db *sql.DB, l layout, day int, some []string) {
 		args = append(args, day, id, time.Now().UnixMilli(), 1, 10, 20, rand.Int64())
 	}
 	rows := strings.TrimSuffix(strings.Repeat("(?,?,?,?,?,?,?),", len(some)), ",")
-	drain(tx.Query("INSERT INTO log (day,user_id,at,kind,words,minutes,req) VALUES "+rows+" ON DUPLICATE KEY UPDATE req = req RETURNING user_id, day, at, req", args...))
+	drain(tx.Query("INSERT INTO log (day,user_id,at,kind,words,minutes,req) VALUES "+rows+
+		" ON DUPLICATE KEY UPDATE req = req RETURNING user_id, day, at, req", args...))
 	if l.year {
 		args = args[:0]
 		for _, id := range some {
 			args = append(args, id, int64(1)<<(day%31))
 		}
 		rows := strings.TrimSuffix(strings.Repeat("(?,2026,?,10,20),", len(some)), ",")
-		_, err := tx.Exec("INSERT INTO years (user_id,year,s3,words,minutes) VALUES "+rows+" ON DUPLICATE KEY UPDATE s3 = s3 | VALUES(s3), words = words + VALUES(words), minutes = minutes + VALUES(minutes)", args...)
+		_, err := tx.Exec("INSERT INTO years (user_id,year,s3,words,minutes) VALUES "+rows+
+			" ON DUPLICATE KEY UPDATE s3 = s3 | VALUES(s3), words = words + VALUES(words), minutes = minutes + VALUES(minutes)", args...)
 		must(err)
 	}
 	must(tx.Commit())

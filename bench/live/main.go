@@ -57,7 +57,8 @@ func run() (err error) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/stoa").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	server, err := servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log", "error", "--dev", "--no-limits", "--live-udp", "127.0.0.1:0"))
+	server, err := servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log", "error", "--dev",
+		"--no-limits", "--live-udp", "127.0.0.1:0"))
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,8 @@ func watch(ctx context.Context, server *servers.Program, owner *client.Client, c
 		}
 	}
 	slices.Sort(glass)
-	fmt.Printf("  %d pictures came, %d were lost; sent to whole: median %s, 99 in 100 %s, most %s; the server used %.0f%% of a processor\n", pictures, lost,
+	fmt.Printf("  %d pictures came, %d were lost; sent to whole: median %s, 99 in 100 %s, most %s; the server used %.0f%% of a processor\n",
+		pictures, lost,
 		at(glass, 50), at(glass, 99), glass[len(glass)-1].Round(time.Millisecond), 100*(after-used).Seconds()/took.Seconds())
 	var first, newest []time.Duration
 	for range *late {
@@ -182,7 +184,8 @@ func watch(ctx context.Context, server *servers.Program, owner *client.Client, c
 	}
 	slices.Sort(first)
 	slices.Sort(newest)
-	fmt.Printf("  who comes late: the first picture after %s (median), %s (most); the newest after %s, %s\n", at(first, 50), first[len(first)-1].Round(time.Millisecond), at(newest, 50), newest[len(newest)-1].Round(time.Millisecond))
+	fmt.Printf("  who comes late: the first picture after %s (median), %s (most); the newest after %s, %s\n", at(first, 50),
+		first[len(first)-1].Round(time.Millisecond), at(newest, 50), newest[len(newest)-1].Round(time.Millisecond))
 	return nil
 }
 

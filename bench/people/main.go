@@ -68,9 +68,11 @@ var (
 
 // Raw families, for the smallest possible commands of Redis.
 var (
-	schema   = keyspace.New("bench")
-	rawHash  = keyspace.Def1[keyspace.Int](schema, "bench:friends:{n}", keyspace.HashOf("friend → json"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "raw"})
-	rawValue = keyspace.Def1[keyspace.Int](schema, "bench:session:{n}", keyspace.BytesOf("json"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "raw"})
+	schema  = keyspace.New("bench")
+	rawHash = keyspace.Def1[keyspace.Int](schema, "bench:friends:{n}", keyspace.HashOf("friend → json"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "raw"})
+	rawValue = keyspace.Def1[keyspace.Int](schema, "bench:session:{n}", keyspace.BytesOf("json"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "raw"})
 )
 
 func main() {
@@ -152,11 +154,14 @@ func open(ctx context.Context, sqlURL, redisURL string) (n *node, err error) {
 	bus := events.NewBus(n.redis, "bench", quiet)
 	caches := cache.NewRuntime(n.redis, bus.Nodes(), cache.Config{Log: quiet})
 	policy := cache.Policy{Entries: 10_000}
-	if n.accounts, err = accounts.New(accounts.Config{DB: n.db, Redis: n.redis, Limiter: ratelimit.New(n.redis), Caches: caches, Bus: bus, Cache: policy,
-		Mail: mail.NewBox(n.db), Secret: []byte(strings.Repeat("secret of a benchmark", 2)), Settings: accounts.Settings{Devices: 1000}, Log: quiet}); err != nil {
+	if n.accounts, err = accounts.New(accounts.Config{DB: n.db, Redis: n.redis, Limiter: ratelimit.New(n.redis), Caches: caches, Bus: bus,
+		Cache: policy,
+		Mail:  mail.NewBox(n.db), Secret: []byte(strings.Repeat("secret of a benchmark", 2)), Settings: accounts.Settings{Devices: 1000},
+		Log: quiet}); err != nil {
 		return nil, err
 	}
-	if n.social, err = social.New(social.Config{DB: n.db, Caches: caches, Cache: policy, Bus: bus, People: strangers{n.accounts}, Log: quiet}); err != nil {
+	if n.social, err = social.New(social.Config{DB: n.db, Caches: caches, Cache: policy, Bus: bus, People: strangers{n.accounts},
+		Log: quiet}); err != nil {
 		return nil, err
 	}
 	n.running.Go(func() { _ = bus.Run(ctx, func() {}) })
@@ -221,7 +226,8 @@ func (n *node) populate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.accounts.ChangePassword(ctx, first.User.ID, first.Device, accounts.PasswordChange{Current: password, Password: password}); err != nil {
+	if err := n.accounts.ChangePassword(ctx, first.User.ID, first.Device,
+		accounts.PasswordChange{Current: password, Password: password}); err != nil {
 		return err
 	}
 	if err := n.db.NewRaw("SELECT password_hash FROM users WHERE id = ?", n.people[0]).Scan(ctx, &n.hash); err != nil {
@@ -237,7 +243,8 @@ func (n *node) populate(ctx context.Context) error {
 			rows = append(rows, "(?, ?, 'from school', 'friends', 'card', 0, ?, ?, ?, 0)")
 			args = append(args, n.people[i], n.friend(i, k), now, now, k+1)
 		}
-		_, err := n.db.ExecContext(ctx, "INSERT INTO friends (user_id, friend_id, remark, tag, source, sort, since, updated, version, gone) VALUES "+strings.Join(rows, ", "), args...)
+		_, err := n.db.ExecContext(ctx, "INSERT INTO friends (user_id, friend_id, remark, tag, source, sort, since, updated, version, gone) "+
+			"VALUES "+strings.Join(rows, ", "), args...)
 		if err != nil {
 			return err
 		}
@@ -260,7 +267,8 @@ func (n *node) friend(i, k int) accounts.ID { return n.people[(i+1+k)%users] }
 // logIn logs the next user in, from a separate client network.
 func (n *node) logIn(ctx context.Context) (accounts.Tokens, error) {
 	i := int(n.nextOne.Add(1)-1) % users
-	return n.accounts.Login(ctx, accounts.Login{Email: address(i), Password: password, Device: "bench", IP: fmt.Sprintf("10.%d.%d.1", i>>8, i&0xff)})
+	return n.accounts.Login(ctx, accounts.Login{Email: address(i), Password: password, Device: "bench",
+		IP: fmt.Sprintf("10.%d.%d.1", i>>8, i&0xff)})
 }
 
 func must(err error) {
@@ -280,7 +288,8 @@ func (n *node) rawHashes(ctx context.Context) {
 	for i := range popular {
 		var cmds []keyspace.Cmd
 		for k := range friends {
-			cmds = append(cmds, rawHash.At(keyspace.Int{N: int64(i)}).SetCmd(n.friend(i, k).String(), fmt.Sprintf(`{"remark":"from school","tag":"friends","source":"card","since":%d,"updated":%d}`, k, k)))
+			cmds = append(cmds, rawHash.At(keyspace.Int{N: int64(i)}).SetCmd(n.friend(i, k).String(),
+				fmt.Sprintf(`{"remark":"from school","tag":"friends","source":"card","since":%d,"updated":%d}`, k, k)))
 		}
 		must(keyspace.FirstErr(n.redis.DoMulti(ctx, cmds)))
 	}
@@ -333,7 +342,8 @@ func (n *node) isFriend(ctx context.Context) {
 		fmt.Printf("  %d callers:\n", callers)
 		r := turns.Compare(*rounds, *round,
 			turns.Side{Name: "HGET by the same client", Do: turns.Crowd(callers, func(i int) {
-				_, ok, err := n.redis.Do(ctx, keyspace.Cmd{Name: "HGET", Key: rawHash.At(keyspace.Int{N: int64(i % popular)}).Key, Args: []string{n.friend(i%popular, i%friends).String()}}).Text()
+				_, ok, err := n.redis.Do(ctx, keyspace.Cmd{Name: "HGET", Key: rawHash.At(keyspace.Int{N: int64(i % popular)}).Key,
+					Args: []string{n.friend(i%popular, i%friends).String()}}).Text()
 				must(err)
 				want(ok, "no field")
 			})},
@@ -372,7 +382,8 @@ func (n *node) areFriends(ctx context.Context) {
 	n.tell(ctx, 1000, ask)
 	r := turns.Compare(*rounds, *round,
 		turns.Side{Name: "HMGET by the same client", Do: turns.Crowd(1, func(i int) {
-			list, err := n.redis.Do(ctx, keyspace.Cmd{Name: "HMGET", Key: rawHash.At(keyspace.Int{N: int64(i % popular)}).Key, Args: fields[i%popular]}).Items()
+			list, err := n.redis.Do(ctx, keyspace.Cmd{Name: "HMGET", Key: rawHash.At(keyspace.Int{N: int64(i % popular)}).Key,
+				Args: fields[i%popular]}).Items()
 			must(err)
 			want(len(list) == 100, "no list")
 		})},
@@ -490,7 +501,8 @@ func (n *node) underLogIns(ctx context.Context) {
 	for _, kind := range []struct {
 		name       string
 		calm, busy []time.Duration
-	}{{"accounts.User, in process", calm.user, busy.user}, {"accounts.Verify, in process", calm.verify, busy.verify}, {"social.IsFriend, in Redis", calm.friend, busy.friend}} {
+	}{{"accounts.User, in process", calm.user, busy.user}, {"accounts.Verify, in process", calm.verify, busy.verify},
+		{"social.IsFriend, in Redis", calm.friend, busy.friend}} {
 		a, b := quantile(kind.calm, 50), quantile(kind.busy, 50)
 		fmt.Printf("  %-28s median %8s, with log-ins %8s; p99 %8s, with log-ins %8s\n  => %.2f × (aim ≤ 2)\n",
 			kind.name, a, b, quantile(kind.calm, 99), quantile(kind.busy, 99), float64(b)/float64(a))

@@ -74,7 +74,8 @@ func open(ctx context.Context, db *sqldb.DB, url string) (*node, error) {
 	bus := events.NewBus(r, id.String(), quiet)
 	nodes := cluster.New(cluster.Config{Redis: r, Bus: bus.Nodes(), Node: id, Metrics: prometheus.NewRegistry(), Log: quiet})
 	caches := cache.NewRuntime(r, bus.Nodes(), cache.Config{})
-	people, err := accounts.New(accounts.Config{DB: db, Redis: r, Limiter: ratelimit.New(r), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: quiet})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: r, Limiter: ratelimit.New(r), Caches: caches, Bus: bus,
+		Secret: make([]byte, 32), Log: quiet})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,8 @@ func open(ctx context.Context, db *sqldb.DB, url string) (*node, error) {
 	if n.social, err = social.New(social.Config{DB: db, Caches: caches, Bus: bus, People: people, Log: quiet}); err != nil {
 		return nil, err
 	}
-	n.Service = presence.New(presence.Config{DB: db, Redis: r, Bus: bus, Node: id, Nodes: nodes, People: people, Friends: n.social, Metrics: prometheus.NewRegistry(), Log: quiet})
+	n.Service = presence.New(presence.Config{DB: db, Redis: r, Bus: bus, Node: id, Nodes: nodes, People: people, Friends: n.social,
+		Metrics: prometheus.NewRegistry(), Log: quiet})
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context, func()) error{bus.Run, nodes.Run, caches.Run, n.Run} {
@@ -176,7 +178,8 @@ func run() (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("commands in a second for each node, all that a node does by itself:\n%-12s %12s %12s\n", "", fmt.Sprint(len(nodes), " users"), fmt.Sprint(len(all), " users"))
+	fmt.Printf("commands in a second for each node, all that a node does by itself:\n%-12s %12s %12s\n", "", fmt.Sprint(len(nodes), " users"),
+		fmt.Sprint(len(all), " users"))
 	each := func(n int) float64 { return float64(n) / counted.Seconds() / float64(len(nodes)) }
 	for _, name := range slices.Sorted(maps.Keys(many)) {
 		fmt.Printf("%-12s %12.2f %12.2f\n", name, each(few[name]), each(many[name]))
@@ -220,7 +223,8 @@ func run() (err error) {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("\na node died: its %d users are off line after %s; DELs until then: %d\n", asked, off.Round(10*time.Millisecond), stats["del"])
+			fmt.Printf("\na node died: its %d users are off line after %s; DELs until then: %d\n", asked, off.Round(10*time.Millisecond),
+				stats["del"])
 		}
 		if stats, err := commandStats(ctx, ask, false); err != nil {
 			return err

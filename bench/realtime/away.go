@@ -47,7 +47,8 @@ func (b *bench) away(ctx context.Context) (err error) {
 		}},
 		{name: "friends.list", method: http.MethodGet, path: "/v1/friends?limit=20"},
 		{name: "presence.friends", method: http.MethodGet, path: "/v1/friends/presence"},
-		{name: "checkin.mark", method: http.MethodPost, path: "/v1/checkin", body: func(int) string { return "{}" }}, // after the first one, of a signed day
+		// after the first one, of a signed day
+		{name: "checkin.mark", method: http.MethodPost, path: "/v1/checkin", body: func(int) string { return "{}" }},
 	}
 	measure := func(within time.Duration) (all []awayResult, err error) {
 		for _, op := range ops {
@@ -75,7 +76,8 @@ func (b *bench) away(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("7. %d callers with one request in flight each, by HTTP, MariaDB; with Redis, while its server hangs (at most %s for each operation), and after the server has ended\n\n", callers, hangFor)
+	fmt.Printf("7. %d callers with one request in flight each, by HTTP, MariaDB; with Redis, while its server hangs (at most %s for each "+
+		"operation), and after the server has ended\n\n", callers, hangFor)
 	const form = "%-18s %-8s %10s %8s %10s %10s %10s %12s\n"
 	fmt.Printf(form, "", "Redis", "p50", "p50 ×", "p99", "requests", "failed", "server µs")
 	for i, op := range ops {
@@ -83,7 +85,8 @@ func (b *bench) away(ctx context.Context) (err error) {
 			redis string
 			awayResult
 		}{{"up", with[i]}, {"hangs", hung[i]}, {"ended", without[i]}} {
-			fmt.Printf(form, op.name, c.redis, at(c.took, .5), fmt.Sprintf("%.2f", float64(quantile(c.took, .5))/float64(quantile(with[i].took, .5))),
+			fmt.Printf(form, op.name, c.redis, at(c.took, .5),
+				fmt.Sprintf("%.2f", float64(quantile(c.took, .5))/float64(quantile(with[i].took, .5))),
 				at(c.took, .99), fmt.Sprint(len(c.took)), fmt.Sprint(c.failed), fmt.Sprint(c.work.Microseconds()))
 		}
 	}

@@ -208,6 +208,7 @@ func (b *bench) storm(ctx context.Context, name, form string, clients []*returni
 			n++
 		}
 	}
-	fmt.Printf(form, name, took.Round(10*time.Millisecond), at(times, .5), at(times, .99), fmt.Sprintf("%.2f", (after-before)/float64(len(clients))), fmt.Sprintf("%d of %d", n, len(clients)))
+	fmt.Printf(form, name, took.Round(10*time.Millisecond), at(times, .5), at(times, .99),
+		fmt.Sprintf("%.2f", (after-before)/float64(len(clients))), fmt.Sprintf("%d of %d", n, len(clients)))
 	return nil
 }

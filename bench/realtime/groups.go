@@ -128,7 +128,8 @@ func (b *bench) group(ctx context.Context, addr string, n int) (id string, owner
 }
 
 func message(chat string, i int) string {
-	return fmt.Sprintf(`{"path":{"chat":%q},"body":{"client_id":"%s-%d-%d","kind":"text","text":"At eight, by the boathouse?"}}`, chat, chat[2:], time.Now().UnixNano(), i)
+	return fmt.Sprintf(`{"path":{"chat":%q},"body":{"client_id":"%s-%d-%d","kind":"text","text":"At eight, by the boathouse?"}}`, chat,
+		chat[2:], time.Now().UnixNano(), i)
 }
 
 // isNew reports whether an event is a new message.
@@ -195,12 +196,14 @@ func (b *bench) fanOut(ctx context.Context) (err error) {
 			theirs, ours = fanned{}, fanned{}
 		}
 	}
-	fmt.Printf("4. one message to %d open sockets, one after another, %d turns of %d\n\n%-44s %12s %12s %16s\n", *reach, *rounds, *spread, "", "last p50", "last p99", "server ms each")
+	fmt.Printf("4. one message to %d open sockets, one after another, %d turns of %d\n\n%-44s %12s %12s %16s\n", *reach, *rounds, *spread, "",
+		"last p50", "last p99", "server ms each")
 	for _, side := range []struct {
 		name string
 		f    fanned
 	}{{"the library's publish, and nothing else", theirs}, {"stoa, a message of a group, its chat open", ours}} {
-		fmt.Printf("%-44s %12s %12s %16.2f\n", side.name, at(side.f.times, .5), at(side.f.times, .99), side.f.work.Seconds()*1000/float64(len(side.f.times)))
+		fmt.Printf("%-44s %12s %12s %16.2f\n", side.name, at(side.f.times, .5), at(side.f.times, .99),
+			side.f.work.Seconds()*1000/float64(len(side.f.times)))
 	}
 	fmt.Printf("\nstoa against the library, until the last has it: %.2f ×; processor: %.2f ×\n",
 		float64(quantile(ours.times, .5))/float64(quantile(theirs.times, .5)), float64(ours.work)/float64(theirs.work))
@@ -227,7 +230,8 @@ func (b *bench) crowded(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("5. %d messages, twenty a second, into a group of %d with %d on line\n\n%-34s %12s %12s %16s\n", *spread, *crowdOf, *reach, "", "ack p50", "ack p99", "server ms each")
+	fmt.Printf("5. %d messages, twenty a second, into a group of %d with %d on line\n\n%-34s %12s %12s %16s\n", *spread, *crowdOf, *reach, "",
+		"ack p50", "ack p99", "server ms each")
 	for _, side := range []struct{ name, chat string }{{"to one friend who is on line", "u:" + b.people[1].id}, {"to the group", "g:" + id}} {
 		var acked []time.Duration
 		before, err := s.Processor()
@@ -248,7 +252,8 @@ func (b *bench) crowded(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%-34s %12s %12s %16s\n", side.name, at(acked, .5), at(acked, .99), strconv.FormatFloat((after-before).Seconds()*1000/float64(*spread), 'f', 2, 64))
+		fmt.Printf("%-34s %12s %12s %16s\n", side.name, at(acked, .5), at(acked, .99),
+			strconv.FormatFloat((after-before).Seconds()*1000/float64(*spread), 'f', 2, 64))
 	}
 	return nil
 }

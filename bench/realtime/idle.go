@@ -24,7 +24,8 @@ func (b *bench) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("1. %d connections, logged in, each with its user's channel, %d opened at a time\n\n%-34s %14s %14s\n", *idle, atOnce, "", "KB each", "opened per s")
+	fmt.Printf("1. %d connections, logged in, each with its user's channel, %d opened at a time\n\n%-34s %14s %14s\n", *idle, atOnce, "",
+		"KB each", "opened per s")
 	alone := func(form string) func() (*servers.Program, error) {
 		return func() (*servers.Program, error) { return servers.Start(exec.Command(self, "-bare", form)) }
 	}
@@ -127,7 +128,8 @@ func serveBare() error {
 	case "library", "fan":
 		mux.Handle("GET /v1/socket", centrifuge.NewWebsocketHandler(node, centrifuge.WebsocketConfig{UseWriteBufferPool: true}))
 	case "small":
-		mux.Handle("GET /v1/socket", centrifuge.NewWebsocketHandler(node, centrifuge.WebsocketConfig{UseWriteBufferPool: true, ReadBufferSize: 512}))
+		mux.Handle("GET /v1/socket", centrifuge.NewWebsocketHandler(node,
+			centrifuge.WebsocketConfig{UseWriteBufferPool: true, ReadBufferSize: 512}))
 	case "gws":
 		mux.Handle("GET /v1/socket", newGWS(node))
 	}

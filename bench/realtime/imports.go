@@ -17,7 +17,8 @@ const imported = 1_000
 
 // imports measures an app's backend that fills two groups with a service key, as when the app moves to Stoa.
 func (b *bench) imports(ctx context.Context) (err error) {
-	key, err := exec.CommandContext(ctx, b.binary, "keys-service", "create", "import", "--scope", "groups:manage", "--json", "--data", b.dir, "--sql", b.sqlURL).Output()
+	key, err := exec.CommandContext(ctx, b.binary, "keys-service", "create", "import", "--scope", "groups:manage", "--json", "--data", b.dir,
+		"--sql", b.sqlURL).Output()
 	if err != nil {
 		return fmt.Errorf("a service key: %w", err)
 	}
@@ -55,6 +56,7 @@ func (b *bench) imports(ctx context.Context) (err error) {
 		}
 		took += time.Since(began)
 	}
-	fmt.Printf("6. %d members joined two groups by import, %d a call, one call after another: %.1f s (aim: 10,000 in 5 s)\n", joined, imported, took.Seconds())
+	fmt.Printf("6. %d members joined two groups by import, %d a call, one call after another: %.1f s (aim: 10,000 in 5 s)\n", joined, imported,
+		took.Seconds())
 	return nil
 }

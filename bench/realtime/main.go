@@ -39,13 +39,15 @@ var (
 	short   = flag.Bool("short", false, "take seconds, only to see that everything runs")
 	idle    = flag.Int("idle", 10_000, "connections of figure 1")
 	// An idle Go program collects the garbage of its connections every two minutes, and then releases the memory.
-	settle  = flag.Duration("settle", 150*time.Second, "how long a server of figure 1 rests before its memory is looked at, without connections and with them")
-	turn    = flag.Duration("turn", 10*time.Second, "how long a turn of figure 2 lasts")
-	rounds  = flag.Int("rounds", 3, "how many turns by socket and by HTTP figure 2 has")
-	pace    = flag.Int("pace", 500, "messages in a second of the paced turn")
-	back    = flag.Int("back", 5_000, "clients of figure 3")
-	missed  = flag.Int("missed", 20, "messages that each of them has missed")
-	reach   = flag.Int("reach", 1_000, "sockets that a message reaches in figures 4 and 5, more than the 200 members up to whom each is sent messages")
+	settle = flag.Duration("settle", 150*time.Second,
+		"how long a server of figure 1 rests before its memory is looked at, without connections and with them")
+	turn   = flag.Duration("turn", 10*time.Second, "how long a turn of figure 2 lasts")
+	rounds = flag.Int("rounds", 3, "how many turns by socket and by HTTP figure 2 has")
+	pace   = flag.Int("pace", 500, "messages in a second of the paced turn")
+	back   = flag.Int("back", 5_000, "clients of figure 3")
+	missed = flag.Int("missed", 20, "messages that each of them has missed")
+	reach  = flag.Int("reach", 1_000, "sockets that a message reaches in figures 4 and 5, more than the 200 members up to whom each is "+
+		"sent messages")
 	crowdOf = flag.Int("crowd", 5_000, "members of the group of figure 5, and of each of the two of figure 6, at most 5,000")
 	spread  = flag.Int("spread", 200, "messages of a turn of figure 4, and of figure 5")
 	asked   = flag.Int("asked", 4_000, "requests of each operation of figure 7, with Redis and without; at most 20 s while it hangs")
@@ -55,7 +57,8 @@ var (
 func main() {
 	flag.Parse()
 	if *short {
-		*idle, *settle, *turn, *rounds, *pace, *back, *missed, *reach, *crowdOf, *spread, *asked = 200, time.Second, 500*time.Millisecond, 1, 100, 100, 3, 250, 300, 10, 80
+		*idle, *settle, *turn, *rounds, *pace, *back, *missed, *reach, *crowdOf, *spread, *asked = 200, time.Second, 500*time.Millisecond, 1, 100,
+			100, 3, 250, 300, 10, 80
 	}
 	do := run
 	if *bare != "" {
@@ -108,7 +111,8 @@ func run() (err error) {
 	if err := b.populate(ctx, max(*idle, *back+senders, 2*senders, 2**crowdOf, *reach+1)); err != nil {
 		return err
 	}
-	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack, "4": b.fanOut, "5": b.crowded, "6": b.imports, "7": b.away}
+	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack, "4": b.fanOut, "5": b.crowded, "6": b.imports,
+		"7": b.away}
 	for number := range strings.SplitSeq(*figures, ",") {
 		if all[number] == nil {
 			return fmt.Errorf("there is no figure %q", number)
@@ -138,7 +142,8 @@ func files(need uint64) error {
 // stoa starts the server. All clients are on this machine. With a trusted proxy they do not count as one client
 // network, which may have fewer connections.
 func (b *bench) stoa(redisURL string) (*servers.Program, error) {
-	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", redisURL, "--log", "error", "--dev", "--no-limits",
+	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", redisURL,
+		"--log", "error", "--dev", "--no-limits",
 		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "50000", "--groups-members", "5000"))
 }
 

@@ -102,7 +102,8 @@ func (c *crowd) bySocket(ctx context.Context, i int, due time.Time) error {
 
 func (c *crowd) byHTTP(_ context.Context, i int, due time.Time) error {
 	body := c.body(due)
-	_, err := fmt.Fprintf(c.conns[i], "POST /v1/chats/u:%s/messages HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	_, err := fmt.Fprintf(c.conns[i], "POST /v1/chats/u:%s/messages HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: "+
+		"application/json\r\nContent-Length: %d\r\n\r\n%s",
 		c.bench.people[senders+i].id, c.bench.people[i].token, len(body), body)
 	if err != nil {
 		return err
@@ -128,7 +129,8 @@ type result struct {
 // turn lets all senders send for a while. Each sends its next message after the previous one is acknowledged. With a
 // pace above zero, all senders together send so many per second by a schedule, and each message is timed from its
 // scheduled time. The turn ends when every receiver has all acknowledged messages.
-func (c *crowd) turn(ctx context.Context, long time.Duration, pace int, send func(ctx context.Context, i int, due time.Time) error) (r result, err error) {
+func (c *crowd) turn(ctx context.Context, long time.Duration, pace int,
+	send func(ctx context.Context, i int, due time.Time) error) (r result, err error) {
 	c.mu.Lock()
 	c.shown = nil
 	c.mu.Unlock()
@@ -200,11 +202,13 @@ func (b *bench) messages(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("2. %d senders with one message in flight each, their receivers on line, MariaDB; every message acknowledged and delivered\n\n", senders)
+	fmt.Printf("2. %d senders with one message in flight each, their receivers on line, MariaDB; every message acknowledged and delivered\n\n",
+		senders)
 	const form = "%-22s %10s %12s %12s %14s %14s\n"
 	fmt.Printf(form, "", "per s", "ack p50", "ack p99", "screen p99", "server µs each")
 	show := func(name string, rate float64, r result) {
-		fmt.Printf(form, name, fmt.Sprintf("%.0f", rate), at(r.acked, .5), at(r.acked, .99), at(r.shown, .99), fmt.Sprint(r.work.Microseconds()/int64(max(1, len(r.acked)))))
+		fmt.Printf(form, name, fmt.Sprintf("%.0f", rate), at(r.acked, .5), at(r.acked, .99), at(r.shown, .99),
+			fmt.Sprint(r.work.Microseconds()/int64(max(1, len(r.acked)))))
 	}
 	sides := []struct {
 		name  string
@@ -236,7 +240,8 @@ func (b *bench) messages(ctx context.Context) (err error) {
 		return err
 	}
 	show(fmt.Sprintf("by socket, %d a second", *pace), r.rate, r)
-	fmt.Printf("\nper second are medians of %d turns, times those of the last; paced, they count from the moment for which a message was due.\nper second, by socket against HTTP: %.2f ×; paced, screen p50 %s\n",
+	fmt.Printf("\nper second are medians of %d turns, times those of the last; paced, they count from the moment for which a message was "+
+		"due.\nper second, by socket against HTTP: %.2f ×; paced, screen p50 %s\n",
 		*rounds, median(sides[0].rates)/median(sides[1].rates), at(r.shown, .5))
 	return nil
 }

@@ -41,7 +41,8 @@ func (b *bench) populate(ctx context.Context, n int) error {
 		return err
 	}
 	now := b.db.Now()
-	sessions := &rows{db: b.db, into: "sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce)", each: 13}
+	sessions := &rows{db: b.db, into: "sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, " +
+		"refresh_expires, prev_refresh_hash, prev_until, nonce)", each: 13}
 	for _, u := range users {
 		device := ids.New[accounts.Session]().String()
 		var secret [32]byte
@@ -50,7 +51,8 @@ func (b *bench) populate(ctx context.Context, n int) error {
 		sum := sha256.Sum256([]byte(token))
 		hash := base64.RawURLEncoding.EncodeToString(sum[:])
 		end := now.Add(24 * time.Hour).UnixMilli()
-		if err := sessions.add(ctx, u.ID, device, "bench", "127.0.0.1", now.UnixMilli(), now.UnixMilli(), hash, end, hash, end, "", 0, ""); err != nil {
+		if err := sessions.add(ctx, u.ID, device, "bench", "127.0.0.1", now.UnixMilli(), now.UnixMilli(), hash, end, hash, end, "", 0,
+			""); err != nil {
 			return err
 		}
 		b.people = append(b.people, person{u.ID.String(), token})
@@ -64,7 +66,8 @@ func (b *bench) populate(ctx context.Context, n int) error {
 	befriend := func(a, c person) error {
 		for _, pair := range [][2]person{{a, c}, {c, a}} {
 			version[pair[0].id]++
-			if err := friends.add(ctx, pair[0].id, pair[1].id, "", "", "id", 0, now.UnixMilli(), now.UnixMilli(), version[pair[0].id], 0); err != nil {
+			if err := friends.add(ctx, pair[0].id, pair[1].id, "", "", "id", 0, now.UnixMilli(), now.UnixMilli(), version[pair[0].id],
+				0); err != nil {
 				return err
 			}
 		}
@@ -114,7 +117,8 @@ func (r *rows) flush(ctx context.Context) error {
 		return nil
 	}
 	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", r.each), ", ") + ")"
-	_, err := r.db.ExecContext(ctx, "INSERT INTO "+r.into+" VALUES "+strings.TrimSuffix(strings.Repeat(row+", ", len(r.args)/r.each), ", "), r.args...)
+	_, err := r.db.ExecContext(ctx, "INSERT INTO "+r.into+" VALUES "+strings.TrimSuffix(strings.Repeat(row+", ", len(r.args)/r.each), ", "),
+		r.args...)
 	r.args = r.args[:0]
 	return err
 }

@@ -90,7 +90,8 @@ func run() (err error) {
 	defer stopSQL()
 	b.redis, b.sqlURL = redisURL, sqlURL
 	for i := range b.nodes { // all clients are on this machine: with a trusted proxy they do not count as one client network
-		if b.nodes[i], err = servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", sqlURL, "--redis", redisURL, "--log", "error",
+		if b.nodes[i], err = servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", sqlURL, "--redis",
+			redisURL, "--log", "error",
 			"--dev", "--no-limits", "--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "50000")); err != nil {
 			return err
 		}

@@ -49,7 +49,8 @@ func connect(ctx context.Context, addr, token, channel string, heard func(data [
 	}
 	conn.SetReadLimit(-1)
 	s := &socket{conn: conn, gone: make(chan struct{})}
-	if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, "{\"id\":1,\"connect\":{\"token\":%q}}\n{\"id\":2,\"subscribe\":{\"channel\":%q}}", token, channel)); err != nil {
+	if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil,
+		"{\"id\":1,\"connect\":{\"token\":%q}}\n{\"id\":2,\"subscribe\":{\"channel\":%q}}", token, channel)); err != nil {
 		return nil, err
 	}
 	ready := make(chan error, 1)

@@ -47,7 +47,8 @@ func (b *bench) node(ctx context.Context) (n *node, err error) {
 	n.bus = events.NewBus(n.redis, name, quiet)
 	n.caches = cache.NewRuntime(n.redis, n.bus.Nodes(), cache.Config{Log: quiet})
 	policy := cache.Policy{Entries: 20_000}
-	people, err := accounts.New(accounts.Config{DB: n.db, Redis: n.redis, Limiter: ratelimit.New(n.redis), Caches: n.caches, Bus: n.bus, Cache: policy,
+	people, err := accounts.New(accounts.Config{DB: n.db, Redis: n.redis, Limiter: ratelimit.New(n.redis), Caches: n.caches, Bus: n.bus,
+		Cache:  policy,
 		Secret: []byte(strings.Repeat("secret of a benchmark", 2)), Log: quiet})
 	if err != nil {
 		return n, errors.Join(err, n.close())
@@ -56,7 +57,8 @@ func (b *bench) node(ctx context.Context) (n *node, err error) {
 	if err != nil {
 		return n, errors.Join(err, n.close())
 	}
-	if n.rooms, err = rooms.New(ctx, rooms.Config{DB: n.db, Redis: n.redis, Caches: n.caches, Cache: policy, Bus: n.bus, Node: name, People: people, Blocks: friends,
+	if n.rooms, err = rooms.New(ctx, rooms.Config{DB: n.db, Redis: n.redis, Caches: n.caches, Cache: policy, Bus: n.bus, Node: name,
+		People: people, Blocks: friends,
 		Passwords: password.NewHasher(1, password.OWASP), Log: quiet, Settings: rooms.Settings{Owned: 1000}}); err != nil {
 		return n, errors.Join(err, n.close())
 	}
@@ -178,7 +180,8 @@ func (b *bench) scene(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Printf("4. %d scenes of a warm room, one after another, %s each\n\n", *scenes, (took / time.Duration(*scenes)).Round(time.Microsecond))
-	fmt.Printf("  commands to Redis %.0f (%.0f in as long without), SELECTs %.0f (%.0f): %.3f and %.3f a scene (aim: 1 and 0)\n\n", commands, restCommands, statements, restStatements,
+	fmt.Printf("  commands to Redis %.0f (%.0f in as long without), SELECTs %.0f (%.0f): %.3f and %.3f a scene (aim: 1 and 0)\n\n", commands,
+		restCommands, statements, restStatements,
 		(commands-restCommands)/float64(*scenes), (statements-restStatements)/float64(*scenes))
 	return nil
 }

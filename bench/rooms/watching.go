@@ -122,7 +122,9 @@ func (b *bench) together(ctx context.Context) (err error) {
 		}
 		p := &player{skew: time.Duration(i-players/2) * 400 * time.Millisecond, moved: time.Now(), pushes: make(chan arrival, 1000)}
 		p.sync.Drift, p.sync.Jump = time.Duration(room.Drift)*time.Millisecond, time.Duration(room.Jump)*time.Millisecond
-		s, err := connect(ctx, b.nodes[i%2].Addr, guest.Token, api.RoomChannel(room.ID), func(data []byte) { p.pushes <- arrival{time.Now(), data} })
+		s, err := connect(ctx, b.nodes[i%2].Addr, guest.Token, api.RoomChannel(room.ID), func(data []byte) {
+			p.pushes <- arrival{time.Now(), data}
+		})
 		if s != nil {
 			sockets = append(sockets, s)
 		}
@@ -163,7 +165,8 @@ func (b *bench) together(ctx context.Context) (err error) {
 		fmt.Printf("  %-8s p50 %s, p99 %s\n", what, at(apart, .5), at(apart, .99))
 		return ctx.Err()
 	}
-	for _, cmd := range []api.PlaybackCommand{{Do: api.PlaybackLoad, Item: item}, {Do: api.PlaybackPause}, {Do: api.PlaybackPlay}, {Do: api.PlaybackSeek, Position: 600_000}, {Do: api.PlaybackRate, Rate: 1.5}} {
+	for _, cmd := range []api.PlaybackCommand{{Do: api.PlaybackLoad, Item: item}, {Do: api.PlaybackPause}, {Do: api.PlaybackPlay},
+		{Do: api.PlaybackSeek, Position: 600_000}, {Do: api.PlaybackRate, Rate: 1.5}} {
 		if err := errors.Join(b.command(ctx, room.ID, cmd), measure(cmd.Do)); err != nil {
 			return err
 		}
@@ -216,7 +219,8 @@ func (b *bench) change(ctx context.Context) error {
 		return err
 	}
 	times = times[1:]
-	fmt.Printf("2. %d changes of what is on, until the last of %d viewers on two nodes has it\n\n  p50 %s, p99 %s (aim: 60 ms)\n\n", *spread, *viewers, at(times, .5), at(times, .99))
+	fmt.Printf("2. %d changes of what is on, until the last of %d viewers on two nodes has it\n\n  p50 %s, p99 %s (aim: 60 ms)\n\n", *spread,
+		*viewers, at(times, .5), at(times, .99))
 	return nil
 }
 
@@ -253,7 +257,8 @@ func (b *bench) danmaku(ctx context.Context) (err error) {
 			return err
 		}
 		bareTook, err := there.fan(ctx, *spread, func(int) error {
-			resp, err := http.Post("http://"+alone.Addr+"/publish", "application/json", bytes.NewReader(*here.last.Load())) //nolint:noctx // on loopback
+			resp, err := http.Post("http://"+alone.Addr+"/publish", "application/json",
+				bytes.NewReader(*here.last.Load())) //nolint:noctx // on loopback
 			if err != nil {
 				return err
 			}
@@ -267,7 +272,8 @@ func (b *bench) danmaku(ctx context.Context) (err error) {
 		}
 	}
 	fmt.Printf("3. a comment that flies, until the last of %d viewers of one node has it, %d turns of %d\n\n", *viewers, *turns, *spread)
-	fmt.Printf("  stoa     p50 %s, p99 %s\n  library  p50 %s, p99 %s\n  stoa against the library: %.2f × (aim: 1.3)\n\n", at(ours, .5), at(ours, .99), at(theirs, .5), at(theirs, .99),
+	fmt.Printf("  stoa     p50 %s, p99 %s\n  library  p50 %s, p99 %s\n  stoa against the library: %.2f × (aim: 1.3)\n\n", at(ours, .5),
+		at(ours, .99), at(theirs, .5), at(theirs, .99),
 		float64(quantile(ours, .5))/float64(quantile(theirs, .5)))
 	return nil
 }

@@ -28,7 +28,8 @@ func Redis(ctx context.Context, dir string, settings ...string) (url string, sto
 	if err != nil {
 		return "", nil, err
 	}
-	stop, err = child(exec.Command("redis-server", append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir}, settings...)...))
+	stop, err = child(exec.Command("redis-server", append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no",
+		"--dir", dir}, settings...)...))
 	if err != nil {
 		return "", nil, err
 	}
@@ -44,7 +45,8 @@ func Redis(ctx context.Context, dir string, settings ...string) (url string, sto
 // MariaDB starts a mariadbd that flushes at each commit, with an empty database.
 func MariaDB(ctx context.Context, dir string) (url string, stop func(), err error) {
 	data := filepath.Join(dir, "mariadb")
-	install := exec.CommandContext(ctx, "mariadb-install-db", "--no-defaults", "--user="+whoami(), "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
+	install := exec.CommandContext(ctx, "mariadb-install-db", "--no-defaults", "--user="+whoami(), "--datadir="+data,
+		"--auth-root-authentication-method=normal", "--skip-test-db")
 	if out, err := install.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("mariadb-install-db: %w: %s", err, out)
 	}
@@ -63,7 +65,8 @@ func MySQL(ctx context.Context, dir string) (url string, stop func(), err error)
 		bin = filepath.Join(cache, "stoa-mysql", "mysqld")
 	}
 	data := filepath.Join(dir, "mysql")
-	install := exec.CommandContext(ctx, bin, "--no-defaults", "--initialize-insecure", "--init-file=/dev/stdin", "--user="+whoami(), "--datadir="+data, "--secure-file-priv=NULL")
+	install := exec.CommandContext(ctx, bin, "--no-defaults", "--initialize-insecure", "--init-file=/dev/stdin", "--user="+whoami(),
+		"--datadir="+data, "--secure-file-priv=NULL")
 	install.Stdin = strings.NewReader("CREATE USER root@127.0.0.1;\nGRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n")
 	if out, err := install.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("mysqld, from scripts/mysql.sh: %w: %s", err, out)
@@ -80,9 +83,12 @@ func start(ctx context.Context, dir, bin, data string, flags ...string) (url str
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return "", nil, err
 	}
-	stop, err = child(exec.Command(bin, append([]string{"--no-defaults", "--user=" + whoami(), "--datadir=" + data, "--tmpdir=" + tmp, "--socket=" + filepath.Join(dir, "m.sock"),
-		"--port=" + port, "--bind-address=127.0.0.1", "--skip-log-bin", "--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M", "--performance-schema=OFF",
-		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_bin", "--transaction-isolation=READ-COMMITTED", "--innodb-flush-log-at-trx-commit=1"}, flags...)...))
+	stop, err = child(exec.Command(bin, append([]string{"--no-defaults", "--user=" + whoami(), "--datadir=" + data, "--tmpdir=" + tmp,
+		"--socket=" + filepath.Join(dir, "m.sock"),
+		"--port=" + port, "--bind-address=127.0.0.1", "--skip-log-bin", "--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M",
+		"--performance-schema=OFF",
+		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_bin", "--transaction-isolation=READ-COMMITTED",
+		"--innodb-flush-log-at-trx-commit=1"}, flags...)...))
 	if err != nil {
 		return "", nil, err
 	}

@@ -32,7 +32,8 @@ func main() {
 		}
 	}
 	ratio := float64(ours) / float64(theirs)
-	fmt.Printf("package cache %.2f MB, otter and rueidis by hand %.2f MB: %.3f times, at most %.2f wanted\n", mega(ours), mega(theirs), ratio, most)
+	fmt.Printf("package cache %.2f MB, otter and rueidis by hand %.2f MB: %.3f times, at most %.2f wanted\n", mega(ours), mega(theirs), ratio,
+		most)
 	if ratio > most {
 		os.Exit(1)
 	}
@@ -41,7 +42,8 @@ func main() {
 // size builds the program of that name, and returns its size in bytes.
 func size(dir, name string) (int64, error) {
 	file := filepath.Join(dir, name)
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "github.com/stoa-dev/stoa/bench/size/"+name).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", file,
+		"github.com/stoa-dev/stoa/bench/size/"+name).CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%s: %w: %s", name, err, out)
 	}
 	info, err := os.Stat(file)

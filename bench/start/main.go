@@ -50,7 +50,8 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%-13s ready after %3d ms, resident %2d MB; after one log-in %2d MB, three seconds later %2d MB\n", name, took.Milliseconds(), idle>>10, after>>10, settled>>10)
+		fmt.Printf("%-13s ready after %3d ms, resident %2d MB; after one log-in %2d MB, three seconds later %2d MB\n", name, took.Milliseconds(),
+			idle>>10, after>>10, settled>>10)
 	}
 	return nil
 }

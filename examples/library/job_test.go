@@ -29,7 +29,8 @@ func TestAReportThatStaysTheSameIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, statement := range []string{"CREATE TABLE reports (name VARCHAR(20) PRIMARY KEY, text TEXT, token BIGINT)", "INSERT INTO reports VALUES ('daily', '', 0)"} {
+	for _, statement := range []string{"CREATE TABLE reports (name VARCHAR(20) PRIMARY KEY, text TEXT, token BIGINT)",
+		"INSERT INTO reports VALUES ('daily', '', 0)"} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,11 @@ func TestATenantsValuesAreDroppedTogether(t *testing.T) {
 	if _, err := orders.GetMany(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	err := rt.Change(t.Context(), func(context.Context) error { db.add("acme/1", 7); db.add("other/1", 7); return nil }, cache.TagOf("tenant", "acme").Target())
+	err := rt.Change(t.Context(), func(context.Context) error {
+		db.add("acme/1", 7)
+		db.add("other/1", 7)
+		return nil
+	}, cache.TagOf("tenant", "acme").Target())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +79,18 @@ func TestATenantsValuesAreDroppedTogether(t *testing.T) {
 
 func TestTwoBalancesChangeInOneTransaction(t *testing.T) {
 	rt, db := open(t), &table{rows: map[string]int{"ada": 10}}
-	balances := cache.Keyed(rt, "balance", func(k string) string { return k }, func(_ context.Context, k string) (int, error) { return db.get(k), nil })
+	balances := cache.Keyed(rt, "balance", func(k string) string {
+		return k
+	}, func(_ context.Context, k string) (int, error) { return db.get(k), nil })
 	names := []string{"ada", "bob"}
 	if _, err := balances.GetMany(t.Context(), names); err != nil {
 		t.Fatal(err)
 	}
-	err := rt.Change(t.Context(), func(context.Context) error { db.add("ada", -5); db.add("bob", 5); return nil }, balances.Target("ada"), balances.Target("bob"))
+	err := rt.Change(t.Context(), func(context.Context) error {
+		db.add("ada", -5)
+		db.add("bob", 5)
+		return nil
+	}, balances.Target("ada"), balances.Target("bob"))
 	if err != nil {
 		t.Fatal(err)
 	}

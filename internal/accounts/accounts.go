@@ -131,14 +131,15 @@ var (
 	ErrCredentials    = errs.New(errs.Unauthenticated, "auth.bad_credentials", "The address, the password or the code is wrong.")
 	ErrToken          = errs.New(errs.Unauthenticated, "auth.token_invalid", "The access token is wrong, expired or revoked.")
 	ErrRefresh        = errs.New(errs.Unauthenticated, "auth.refresh_invalid", "The refresh token is wrong, expired or revoked. Log in again.")
-	ErrReused         = errs.New(errs.Unauthenticated, "auth.refresh_reused", "The refresh token was used before. The device has been logged out.")
-	ErrEmailTaken     = errs.New(errs.Conflict, "auth.email_taken", "There is an account with this address. Log in instead.")
-	ErrSignInOff      = errs.New(errs.Forbidden, "auth.sign_in_off", "This server does not accept addresses. Sign in through your app.")
-	ErrNoEmail        = errs.New(errs.Conflict, "account.no_email", "This account has no e-mail address. Sign in through your app.")
-	ErrNoUser         = errs.New(errs.NotFound, "account.unknown", "There is no such account.")
-	ErrNoSession      = errs.New(errs.NotFound, "session.unknown", "No such device is logged in.")
-	ErrBusy           = errs.New(errs.Unavailable, "auth.busy", "Too many users are logging in. Try again in some seconds.")
-	ErrLocked         = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Try again later.")
+	ErrReused         = errs.New(errs.Unauthenticated, "auth.refresh_reused",
+		"The refresh token was used before. The device has been logged out.")
+	ErrEmailTaken = errs.New(errs.Conflict, "auth.email_taken", "There is an account with this address. Log in instead.")
+	ErrSignInOff  = errs.New(errs.Forbidden, "auth.sign_in_off", "This server does not accept addresses. Sign in through your app.")
+	ErrNoEmail    = errs.New(errs.Conflict, "account.no_email", "This account has no e-mail address. Sign in through your app.")
+	ErrNoUser     = errs.New(errs.NotFound, "account.unknown", "There is no such account.")
+	ErrNoSession  = errs.New(errs.NotFound, "session.unknown", "No such device is logged in.")
+	ErrBusy       = errs.New(errs.Unavailable, "auth.busy", "Too many users are logging in. Try again in some seconds.")
+	ErrLocked     = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Try again later.")
 )
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

@@ -9,7 +9,8 @@ import (
 )
 
 func TestCleanName(t *testing.T) {
-	for in, want := range map[string]string{"Ann": "Ann", "  李雷 ": "李雷", strings.Repeat("é", 40): strings.Repeat("é", 40), "": "", " \u3000": "", "A\u202enn": "", strings.Repeat("é", 41): ""} {
+	for in, want := range map[string]string{"Ann": "Ann", "  李雷 ": "李雷", strings.Repeat("é", 40): strings.Repeat("é", 40), "": "",
+		" \u3000": "", "A\u202enn": "", strings.Repeat("é", 41): ""} {
 		got, err := cleanName(in)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("cleanName(%q): got %q, %v, want %q", in, got, err, want)
@@ -29,7 +30,8 @@ func TestParseToken(t *testing.T) {
 	if !okA || !okR || a.user != user || a.device != device || r.user != user || r.device != device {
 		t.Fatalf("got %+v %t and %+v %t for %s and %s", a, okA, r, okR, user, device)
 	}
-	for _, wrong := range []string{"", access[1:], access + "A", refresh, strings.Replace(access, ".", "/", 1), "sa_" + strings.Repeat("é", 36)} {
+	for _, wrong := range []string{"", access[1:], access + "A", refresh, strings.Replace(access, ".", "/", 1),
+		"sa_" + strings.Repeat("é", 36)} {
 		if _, ok := parseToken(accessPrefix, wrong); ok {
 			t.Errorf("parseToken took %q for an access token", wrong)
 		}
@@ -86,13 +88,15 @@ func TestSettings_ReturnAllFaults(t *testing.T) {
 	if err := (Settings{}).Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
-	err := Settings{AccessLife: time.Hour, RefreshLife: time.Minute, CodeLife: 2 * time.Hour, Grace: 91 * 24 * time.Hour, Limits: Limits{LoginLock: 48 * time.Hour}}.Validate()
+	err := Settings{AccessLife: time.Hour, RefreshLife: time.Minute, CodeLife: 2 * time.Hour, Grace: 91 * 24 * time.Hour,
+		Limits: Limits{LoginLock: 48 * time.Hour}}.Validate()
 	for _, want := range []string{"refresh_life", "code_life", "grace", "login_lock"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to name %s", err, want)
 		}
 	}
-	if _, err := New(Config{Secret: []byte("short")}); err == nil || !strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "short") {
+	if _, err := New(Config{Secret: []byte("short")}); err == nil || !strings.Contains(err.Error(), "secret") ||
+		strings.Contains(err.Error(), "short") {
 		t.Errorf("a short secret: got %v", err)
 	}
 }

@@ -64,7 +64,8 @@ func (s *Service) loginAttempt(ctx context.Context, e emails.Address, c credenti
 // confirmAttempt returns an attempt of a logged-in user to confirm the current password.
 func (s *Service) confirmAttempt(user ID, device DeviceID, clientNet string) attempt {
 	own := attempts.Meter{Key: confirmFailKeys.At(user, device).Key, Cap: s.cfg.Limits.LoginFails, Life: s.cfg.Limits.LoginLock}
-	return attempt{user: user, device: device, clientNet: clientNet, failed: trail.PasswordWrong, first: []attempts.Meter{own}, clear: []attempts.Meter{own}}
+	return attempt{user: user, device: device, clientNet: clientNet, failed: trail.PasswordWrong, first: []attempts.Meter{own},
+		clear: []attempts.Meter{own}}
 }
 
 // counted calls try, which checks a password or a code. It returns ErrLocked if too many tries failed before. While SQL
@@ -117,7 +118,9 @@ func (s *Service) count(ctx context.Context, a attempt, try func() error) error 
 
 // isWrong reports whether a secret was checked and was wrong.
 func isWrong(err error) bool {
-	return slices.ContainsFunc([]error{ErrCredentials, ErrPasswordWrong, codes.ErrWrong, ErrNoUser}, func(e error) bool { return errors.Is(err, e) })
+	return slices.ContainsFunc([]error{ErrCredentials, ErrPasswordWrong, codes.ErrWrong, ErrNoUser}, func(e error) bool {
+		return errors.Is(err, e)
+	})
 }
 
 // recordFailure counts an event without a transaction, and records it if there is an account; see package trail.
@@ -148,9 +151,11 @@ func (s *Service) write(ctx context.Context, tx *sqldb.Tx, user ID, device Devic
 }
 
 // writeAs is [Service.write] with an id for the event; a zero id creates one.
-func (s *Service) writeAs(ctx context.Context, tx *sqldb.Tx, id ids.ID[trail.Event], user ID, device DeviceID, kind trail.Kind, clientNet string) error {
+func (s *Service) writeAs(ctx context.Context, tx *sqldb.Tx, id ids.ID[trail.Event], user ID, device DeviceID, kind trail.Kind,
+	clientNet string) error {
 	tx.AfterCommit(func() { s.metrics.events.WithLabelValues(string(kind)).Inc() })
-	if err := trail.Write(ctx, tx, trail.Event{ID: id, User: user.String(), Device: device.String(), Kind: kind, ClientNet: clientNet}); err != nil {
+	if err := trail.Write(ctx, tx, trail.Event{ID: id, User: user.String(), Device: device.String(), Kind: kind,
+		ClientNet: clientNet}); err != nil {
 		return err
 	}
 	notice, ok := noticed[kind]

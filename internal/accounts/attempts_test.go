@@ -124,7 +124,8 @@ func TestCode_StrangersCannotVoidIt(t *testing.T) {
 		code := w.codeTo("ann@example.org", "reset_password", "192.0.2.1")
 		for i := range 20 {
 			stranger := fmt.Sprintf("2001:db8:%x::/64", i)
-			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", stranger}); !errors.Is(err, codes.ErrWrong) {
+			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", stranger}); !errors.Is(err,
+				codes.ErrWrong) {
 				t.Fatalf("a guess: got %v, want codes.ErrWrong", err)
 			}
 			_, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", stranger)
@@ -135,7 +136,8 @@ func TestCode_StrangersCannotVoidIt(t *testing.T) {
 		if m := w.mails("ann@example.org"); m[0].Code != code {
 			t.Errorf("the last mail has the code %s, want %s: strangers had one mailed", m[0].Code, code)
 		}
-		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "203.0.113.77"}); !errors.Is(err, codes.ErrWrong) {
+		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "203.0.113.77"}); !errors.Is(err,
+			codes.ErrWrong) {
 			t.Errorf("the right code from elsewhere, after all tries from there: got %v, want codes.ErrWrong", err)
 		}
 		again := w.codeTo("ann@example.org", "reset_password", "192.0.2.1")
@@ -158,7 +160,8 @@ func TestCodes_DeploymentLimits(t *testing.T) {
 			}
 		}
 		register := func(i int, code string) error {
-			_, err := w.Register(t.Context(), Registration{Email: fmt.Sprint(i, "@example.org"), Code: code, Name: "Ann", IP: fmt.Sprintf("192.0.%d.1", i)})
+			_, err := w.Register(t.Context(), Registration{Email: fmt.Sprint(i, "@example.org"), Code: code, Name: "Ann",
+				IP: fmt.Sprintf("192.0.%d.1", i)})
 			return err
 		}
 		for i := range 20 { // there are no codes to guess
@@ -232,7 +235,8 @@ func TestTrail_RecordsEvents(t *testing.T) {
 		refused(trail.PasswordWrong, w.change(a, "wrong horse", "battery staple"), ErrPasswordWrong)
 		step(trail.PasswordSet, w.change(a, "correct horse", "battery staple"))
 		step(trail.EmailSet, w.move(a, "new@example.org", w.emailCode(user, "new@example.org"), "battery staple"))
-		step(trail.PasswordReset, w.ResetPassword(t.Context(), Reset{"new@example.org", w.code("new@example.org", "reset_password"), "correct horse", ""}))
+		step(trail.PasswordReset, w.ResetPassword(t.Context(),
+			Reset{"new@example.org", w.code("new@example.org", "reset_password"), "correct horse", ""}))
 		b := w.enter("new@example.org", "correct horse")
 		step(trail.LoggedIn, nil)
 		step(trail.LoggedOutAll, w.RevokeAll(t.Context(), user, b.Device))

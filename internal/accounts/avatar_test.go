@@ -131,7 +131,8 @@ func TestAvatar_SetShowReplaceRemove(t *testing.T) {
 		}
 		network, srv := bubble.NewNetwork(), &http.Server{Handler: c.handler}
 		go func() { _ = srv.Serve(network) }()
-		if head, err := network.Client().Head("http://server/v1/avatars/" + first + "/64"); err != nil || head.StatusCode != 200 || head.ContentLength <= 0 || head.Header.Get("ETag") == "" {
+		if head, err := network.Client().Head("http://server/v1/avatars/" + first + "/64"); err != nil || head.StatusCode != 200 ||
+			head.ContentLength <= 0 || head.Header.Get("ETag") == "" {
 			t.Errorf("HEAD: got %+v, %v", head, err)
 		} else if body, err := io.ReadAll(head.Body); len(body) != 0 || err != nil || head.Body.Close() != nil {
 			t.Errorf("HEAD has a body of %d bytes, %v", len(body), err)
@@ -179,7 +180,8 @@ func TestAvatar_SetShowReplaceRemove(t *testing.T) {
 			t.Errorf("another user's removal: got %d", got.Code)
 		}
 		for range 2 {
-			if got := c.send("DELETE", "/v1/me/avatar", ann.Access, nil); got.Code != http.StatusNoContent || avatarOf() != "" || w.count("avatars") != 0 {
+			if got := c.send("DELETE", "/v1/me/avatar", ann.Access, nil); got.Code != http.StatusNoContent || avatarOf() != "" ||
+				w.count("avatars") != 0 {
 				t.Errorf("removed: got %d %s", got.Code, got.Body)
 			}
 		}
@@ -222,7 +224,8 @@ func TestAvatar_ConcurrentUploadsLeaveOne(t *testing.T) {
 		}
 		all.Wait()
 		var orphans int
-		if err := w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM avatars a LEFT JOIN users u ON u.id = a.user_id AND u.avatar = a.id WHERE u.id IS NULL").Scan(&orphans); err != nil || orphans != 0 {
+		if err := w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM avatars a LEFT JOIN users u ON u.id = a.user_id AND u.avatar = a.id "+
+			"WHERE u.id IS NULL").Scan(&orphans); err != nil || orphans != 0 {
 			t.Errorf("%d pictures have no owner, %v", orphans, err)
 		}
 		for _, id := range users {
@@ -302,7 +305,8 @@ func BenchmarkAvatar(b *testing.B) {
 				text string
 				args []any
 			}{
-				{"INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, 'a', 'a', 'a', 'UTC', '', 0, 0)", []any{user}},
+				{"INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, 'a', 'a', 'a', 'UTC', '', 0, 0)",
+					[]any{user}},
 				{"INSERT INTO avatars (id, size, user_id, type, data) VALUES (?, 256, ?, 'image/jpeg', ?)", []any{id, user, data}},
 			} {
 				if _, err := db.ExecContext(b.Context(), q.text, q.args...); err != nil {

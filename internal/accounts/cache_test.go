@@ -252,7 +252,8 @@ func TestUsers_AllFieldsSurviveRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
-		u := User{ID: ids.New[User](), Email: "Ann@example.org", Name: "Änn \" <&>", Bio: "one\ntwo", Clock: civil.Clock{Zone: "Asia/Tokyo", Next: "UTC", From: 1 << 41},
+		u := User{ID: ids.New[User](), Email: "Ann@example.org", Name: "Änn \" <&>", Bio: "one\ntwo",
+			Clock:       civil.Clock{Zone: "Asia/Tokyo", Next: "UTC", From: 1 << 41},
 			FindByEmail: true, Requests: true, HasPassword: true, Created: time.UnixMilli(1_700_000_000_123).UTC()}
 		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertUser(ctx, tx, u, "k", "hash") }); err != nil {
 			t.Fatal(err)

@@ -51,9 +51,10 @@ func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
 		byUser: cache.New(rt, cardKeys, p, cache.Source[ID, Card]{Life: life, Load: func(ctx context.Context, user ID) (Card, error) {
 			return found(selectCard(ctx, db, user))
 		}}),
-		byToken: cache.New(rt, cardTokenKeys, p, cache.Source[keyspace.Hashed, Card]{Life: life, Load: func(ctx context.Context, name keyspace.Hashed) (Card, error) {
-			return found(selectCardByName(ctx, db, name.S))
-		}}),
+		byToken: cache.New(rt, cardTokenKeys, p, cache.Source[keyspace.Hashed, Card]{Life: life,
+			Load: func(ctx context.Context, name keyspace.Hashed) (Card, error) {
+				return found(selectCardByName(ctx, db, name.S))
+			}}),
 	}
 	cache.DropsBy(rt, CardChanged, func(c Card) ID { return c.User }, c.byUser)
 	cache.DropsBy(rt, CardChanged, func(c Card) keyspace.Hashed { return keyspace.Hashed{S: c.Name} }, c.byToken)
@@ -111,7 +112,9 @@ func (s *Service) WithdrawCard(ctx context.Context, user ID) (err error) {
 	} else if err != nil {
 		return asKind(err)
 	}
-	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, held) }, CardChanged.Of(s.caches.Runtime, held)...)
+	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		return deleteCard(ctx, tx, held)
+	}, CardChanged.Of(s.caches.Runtime, held)...)
 }
 
 // CardOwner returns the owner of a card. It returns ErrNoCard for the cards of deleted and banned users.

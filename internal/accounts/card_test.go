@@ -86,7 +86,8 @@ func TestCard_HTTP(t *testing.T) {
 		w.listen()
 		c := w.talk()
 		ann, bob := w.join("ann@example.org", ""), w.join("bob@example.org", "")
-		for name, value := range map[string]string{"ANN'S TOKEN": ann.Access, "BOB'S TOKEN": bob.Access, "ANN": ann.User.ID.String(), "BOB": bob.User.ID.String()} {
+		for name, value := range map[string]string{"ANN'S TOKEN": ann.Access, "BOB'S TOKEN": bob.Access, "ANN": ann.User.ID.String(),
+			"BOB": bob.User.ID.String()} {
 			c.call(value, name)
 		}
 		var first, again, second api.Card
@@ -137,7 +138,8 @@ func TestCard_IsEqualForTwoDaysOnAllNodes(t *testing.T) {
 		}
 		before := w.db.Now()
 		first := card(w)
-		if after := w.db.Now(); first.Expires.Before(before.Add(cardLife).Truncate(time.Millisecond)) || first.Expires.After(after.Add(cardLife)) {
+		if after := w.db.Now(); first.Expires.Before(before.Add(cardLife).Truncate(time.Millisecond)) ||
+			first.Expires.After(after.Add(cardLife)) {
 			t.Errorf("a new card is good until %s, want %s after %s to %s", first.Expires, cardLife, before, after)
 		}
 		w.pass(47 * time.Hour)
@@ -167,7 +169,9 @@ func TestCard_IsEqualForTwoDaysOnAllNodes(t *testing.T) {
 			return errors.Is(err, ErrNoCard)
 		})
 		third := card(w)
-		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, second) }); err != nil || w.count("cards") != 1 {
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			return deleteCard(ctx, tx, second)
+		}); err != nil || w.count("cards") != 1 {
 			t.Errorf("a late withdrawal of the card before took this one, %v", err)
 		}
 		if w.CardToken(third) == w.CardToken(second) {
@@ -297,7 +301,8 @@ func TestCard_QRCodeLinksToThePage(t *testing.T) {
 			}
 			for _, size := range sizes {
 				got := get(fmt.Sprint("/v1/me/card.png?size=", size), host)
-				if got.Header().Get("Content-Type") != "image/png" || got.Header().Get("Cache-Control") != "no-store" || got.Header().Get("Content-Length") != fmt.Sprint(got.Body.Len()) {
+				if got.Header().Get("Content-Type") != "image/png" || got.Header().Get("Cache-Control") != "no-store" ||
+					got.Header().Get("Content-Length") != fmt.Sprint(got.Body.Len()) {
 					t.Errorf("the PNG's headers: %v", got.Header())
 				}
 				img, kind, err := image.Decode(got.Body)
@@ -364,7 +369,8 @@ func TestCard_UnknownTokensAreNotCached(t *testing.T) {
 			t.Errorf("20 guesses: %d keys became %d", before, after)
 		}
 		calls := w.calls()
-		for _, token := range []string{"", "x", strings.Repeat("0", 21), strings.Repeat("0", 23), "000000000000000000000:", "00000000000000000000é"} {
+		for _, token := range []string{"", "x", strings.Repeat("0", 21), strings.Repeat("0", 23), "000000000000000000000:",
+			"00000000000000000000é"} {
 			if _, err := w.CardOwner(t.Context(), token); !errors.Is(err, ErrNoCard) {
 				t.Errorf("%q: %v", token, err)
 			}

@@ -103,7 +103,8 @@ func TestResetPassword_LogsOutAllDevices(t *testing.T) {
 		w.check("before", a.Access, nil)
 		w.lock("ann@example.org")
 		code := w.code("ann@example.org", "reset_password")
-		if err := w.ResetPassword(t.Context(), Reset{"Ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, codes.ErrWrong) {
+		if err := w.ResetPassword(t.Context(), Reset{"Ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err,
+			codes.ErrWrong) {
 			t.Errorf("a wrong code: got %v, want codes.ErrWrong", err)
 		}
 		w.check("after a wrong code", a.Access, nil)
@@ -201,7 +202,8 @@ func TestCredentials_RetriesChangeNothing(t *testing.T) {
 		w.enter("ann@example.org", "correct horse")
 		code := w.emailCode(a.User.ID, "bea@example.org")
 		for range 3 {
-			u, err := w.ChangeEmail(t.Context(), a.User.ID, a.Device, EmailChange{Email: "bea@example.org", Code: code, Password: "correct horse", Event: other})
+			u, err := w.ChangeEmail(t.Context(), a.User.ID, a.Device,
+				EmailChange{Email: "bea@example.org", Code: code, Password: "correct horse", Event: other})
 			if err != nil || u.Email != "bea@example.org" {
 				t.Fatalf("got %+v, %v", u, err)
 			}
@@ -232,7 +234,8 @@ func TestChangePassword_SetsTheFirst(t *testing.T) {
 		}
 		sub := w.bus.Subscribe(t.Context(), a.User.ID.String())
 		defer sub.Close()
-		if err := w.ChangePassword(t.Context(), a.User.ID, a.Device, PasswordChange{Code: w.ownCode(a.User.ID, api.PurposeSetPassword), Password: "battery staple"}); err != nil {
+		if err := w.ChangePassword(t.Context(), a.User.ID, a.Device,
+			PasswordChange{Code: w.ownCode(a.User.ID, api.PurposeSetPassword), Password: "battery staple"}); err != nil {
 			t.Fatal(err)
 		}
 		w.heard(sub, api.EventAccountNotice, api.EventAccountUpdated)
@@ -244,7 +247,8 @@ func TestChangePassword_SetsTheFirst(t *testing.T) {
 		if u, err := w.User(t.Context(), b.User.ID); err != nil || u.HasPassword {
 			t.Fatalf("got %+v, %v", u, err)
 		}
-		if err := w.ResetPassword(t.Context(), Reset{"bob@example.org", w.code("bob@example.org", "reset_password"), "battery staple", "192.0.2.1"}); err != nil {
+		if err := w.ResetPassword(t.Context(), Reset{"bob@example.org", w.code("bob@example.org", "reset_password"), "battery staple",
+			"192.0.2.1"}); err != nil {
 			t.Fatal(err)
 		}
 		if u, err := w.User(t.Context(), b.User.ID); err != nil || !u.HasPassword {
@@ -264,12 +268,14 @@ func TestCredentials_ErrorsChangeNothing(t *testing.T) {
 		w.deliver()
 		before := w.dump("SELECT * FROM users") + w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM outbox")
 		for what, tt := range map[string]struct{ got, want error }{
-			"a short password":         {w.change(a, "correct horse", "short"), ErrPassword},
-			"a wrong password":         {w.change(a, "wrong horse", "battery staple"), ErrPasswordWrong},
-			"a short reset":            {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "short", "192.0.2.1"}), ErrPassword},
-			"a reset of no address":    {w.ResetPassword(t.Context(), Reset{"ann", "000000", "battery staple", "192.0.2.1"}), emails.ErrInvalid},
-			"a reset without a code":   {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "battery staple", "192.0.2.1"}), codes.ErrWrong},
-			"a reset of a stranger":    {w.ResetPassword(t.Context(), Reset{"nobody@example.org", "000000", "battery staple", "192.0.2.1"}), codes.ErrWrong},
+			"a short password":      {w.change(a, "correct horse", "short"), ErrPassword},
+			"a wrong password":      {w.change(a, "wrong horse", "battery staple"), ErrPasswordWrong},
+			"a short reset":         {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "short", "192.0.2.1"}), ErrPassword},
+			"a reset of no address": {w.ResetPassword(t.Context(), Reset{"ann", "000000", "battery staple", "192.0.2.1"}), emails.ErrInvalid},
+			"a reset without a code": {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "battery staple", "192.0.2.1"}),
+				codes.ErrWrong},
+			"a reset of a stranger": {w.ResetPassword(t.Context(), Reset{"nobody@example.org", "000000", "battery staple", "192.0.2.1"}),
+				codes.ErrWrong},
 			"an address that is none":  {w.move(a, "ann", code, "correct horse"), emails.ErrInvalid},
 			"an address, no password":  {w.move(a, "new@example.org", code, ""), ErrPasswordWrong},
 			"an address, another code": {w.move(a, "new@example.org", otherThan(code), "correct horse"), codes.ErrWrong},
@@ -315,7 +321,8 @@ func TestConfirm_CountsFailuresPerDevice(t *testing.T) {
 			t.Errorf("on another device: %v", err)
 		}
 		w.lock("ann@example.org")
-		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", w.code("ann@example.org", "reset_password"), "battery staple", "192.0.2.1"}); err != nil {
+		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", w.code("ann@example.org", "reset_password"), "battery staple",
+			"192.0.2.1"}); err != nil {
 			t.Fatal(err)
 		}
 		w.enter("ann@example.org", "battery staple") // the reset opened the lock
@@ -444,7 +451,8 @@ func TestLogin_OldPasswordFailsAfterAChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", w.code("ann@example.org", "reset_password"), "battery staple", "192.0.2.1"}); err != nil {
+		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", w.code("ann@example.org", "reset_password"), "battery staple",
+			"192.0.2.1"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.enterBy(old); !errors.Is(err, ErrCredentials) {
@@ -524,7 +532,8 @@ func TestRedisOutage_CredentialsChangeAndLocksHold(t *testing.T) {
 		}
 		code := w.code("ann@example.org", "reset_password")
 		for range 4 {
-			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, codes.ErrWrong) {
+			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err,
+				codes.ErrWrong) {
 				t.Fatalf("a wrong code: got %v, want codes.ErrWrong", err)
 			}
 		}

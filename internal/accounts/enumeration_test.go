@@ -40,7 +40,8 @@ var askings = []asking{
 	{"reset code", "/v1/auth/codes", `{"email":%q,"purpose":"reset_password"}`, "", http.StatusOK},
 	{"password", "/v1/auth/login", `{"email":%q,"password":"wrong horse"}`, "", http.StatusUnauthorized},
 	{"code", "/v1/auth/login", `{"email":%q,"code":"not one"}`, "login", http.StatusUnauthorized},
-	{"reset", "/v1/auth/password", `{"email":%q,"code":"000000","password":"battery staple"}`, "reset_password", http.StatusUnprocessableEntity},
+	{"reset", "/v1/auth/password", `{"email":%q,"code":"000000","password":"battery staple"}`, "reset_password",
+		http.StatusUnprocessableEntity},
 }
 
 // asker sends requests for known and unknown addresses.
@@ -84,7 +85,8 @@ func (s *asker) ask(t *testing.T, a asking, tries int) (took [2][]time.Duration)
 		var answers [2]*httptest.ResponseRecorder
 		for turn := range 2 {
 			known := (i + turn) % 2 // the first one alternates, too
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, a.path, strings.NewReader(fmt.Sprintf(a.body, addresses[known][i%len(addresses[known])])))
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, a.path,
+				strings.NewReader(fmt.Sprintf(a.body, addresses[known][i%len(addresses[known])])))
 			r.Header.Set("Content-Type", "application/json")
 			answers[known] = httptest.NewRecorder()
 			began := time.Now()
@@ -92,8 +94,10 @@ func (s *asker) ask(t *testing.T, a asking, tries int) (took [2][]time.Duration)
 			took[known] = append(took[known], time.Since(began))
 		}
 		unknown, known := answers[0], answers[1]
-		if known.Code != a.status || unknown.Code != a.status || known.Body.String() != unknown.Body.String() || !sameHeader(known.Header(), unknown.Header()) {
-			t.Fatalf("%s %s\nunknown: %d %v\n%s\nknown: %d %v\n%s", a.path, a.body, unknown.Code, unknown.Header(), unknown.Body, known.Code, known.Header(), known.Body)
+		if known.Code != a.status || unknown.Code != a.status || known.Body.String() != unknown.Body.String() ||
+			!sameHeader(known.Header(), unknown.Header()) {
+			t.Fatalf("%s %s\nunknown: %d %v\n%s\nknown: %d %v\n%s", a.path, a.body, unknown.Code, unknown.Header(), unknown.Body, known.Code,
+				known.Header(), known.Body)
 		}
 	}
 	return took

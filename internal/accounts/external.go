@@ -17,7 +17,8 @@ import (
 )
 
 // ErrExternalID reports text that is not an external id.
-var ErrExternalID = errs.New(errs.Invalid, "account.external_id_invalid", "An external id is 1 to 128 printable characters, none of them a space.")
+var ErrExternalID = errs.New(errs.Invalid, "account.external_id_invalid",
+	"An external id is 1 to 128 printable characters, none of them a space.")
 
 // An External is a user of an app with its own accounts. Their account has no address and no password, because the
 // app's own backend authenticates the user.
@@ -54,7 +55,8 @@ func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, e
 		if keys[i] = e.ID; !users[e.ID].ID.IsZero() {
 			continue // duplicate in the list: the first one counts
 		}
-		users[e.ID] = User{ID: ids.New[User](), Name: e.Name, Bio: e.Bio, Clock: civil.Clock{Zone: e.Zone}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends}
+		users[e.ID] = User{ID: ids.New[User](), Name: e.Name, Bio: e.Bio, Clock: civil.Clock{Zone: e.Zone}, FindByID: true, Requests: true,
+			OnBoards: true, Presence: ToFriends}
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
 	var found map[string]User
@@ -132,7 +134,9 @@ func (e External) clean() (External, error) {
 }
 
 func isExternalID(s string) bool {
-	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return unprintable(r) || r == ' ' })
+	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool {
+		return unprintable(r) || r == ' '
+	})
 }
 
 // ExternalUser returns the account of an external user, or ErrNoUser.

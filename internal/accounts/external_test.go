@@ -65,7 +65,8 @@ func TestProvide_OneAccountPerExternalUser(t *testing.T) {
 		all.Wait()
 		fresh := 0
 		for _, g := range got {
-			if len(g) != 3 || g[0].ID != got[0][0].ID || g[1].ID != got[0][1].ID || g[2].ID != g[0].ID || g[0].Clock.Zone != "Europe/Athens" || g[1].Clock.Zone != "UTC" {
+			if len(g) != 3 || g[0].ID != got[0][0].ID || g[1].ID != got[0][1].ID || g[2].ID != g[0].ID || g[0].Clock.Zone != "Europe/Athens" ||
+				g[1].Clock.Zone != "UTC" {
 				t.Errorf("got %+v", g)
 			}
 			if len(g) > 0 && g[0].New {

@@ -20,7 +20,8 @@ func FuzzParseToken(f *testing.F) {
 		if ok && mint("a secret").issued(got) {
 			t.Errorf("%q passes for a token of ours", s)
 		}
-		if ok && (got.text != s || accessPrefix+got.user.String()+"."+got.device.String()+"."+s[29:] != s || got.user.IsZero() || got.device.IsZero()) {
+		if ok && (got.text != s || accessPrefix+got.user.String()+"."+got.device.String()+"."+s[29:] != s || got.user.IsZero() ||
+			got.device.IsZero()) {
 			t.Errorf("%q was read as %+v", s, got)
 		}
 	})
@@ -48,7 +49,8 @@ func FuzzCredentialBodies(f *testing.F) {
 	handler := a.Handler()
 	for i, r := range credentialRoutes {
 		f.Add(uint8(i), []byte(r.body))
-		for _, odd := range []string{`{}`, `[]`, `null`, `{"email":1}`, `{"email":"a@b","email":"c@d"}`, `{"code":"１２３４５６"}`, `{"current":"\u0000"}`, r.body + "x",
+		for _, odd := range []string{`{}`, `[]`, `null`, `{"email":1}`, `{"email":"a@b","email":"c@d"}`, `{"code":"１２３４５６"}`,
+			`{"current":"\u0000"}`, r.body + "x",
 			strings.Replace(r.body, "{", `{"user":"V1StGXR8_Z5j",`, 1), strings.ReplaceAll(r.body, "ann", `\ud800`), strings.Repeat(`{"a":`, 1000)} {
 			f.Add(uint8(i), []byte(odd))
 		}

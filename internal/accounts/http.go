@@ -54,18 +54,23 @@ func (s *Service) Routes(a *web.API) {
 	s.credentialRoutes(a)
 	s.leavingRoutes(a)
 	tags := []string{"accounts"}
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Request a verification code", Tags: tags,
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Request a verification code",
+		Tags:        tags,
 		Description: "The response is the same whether or not the address has an account; only the mail differs.",
 		Errors:      []*errs.Error{emails.ErrInvalid, codes.ErrPurpose, codes.ErrTooMany, ErrSignInOff, ErrStore}}, s.postCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
 		Status: http.StatusCreated,
-		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrSignInOff, ErrStore}}, s.postRegister)
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log in by password or code", Tags: tags,
-		Errors: []*errs.Error{emails.ErrInvalid, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, codes.ErrSuspended, ErrBanned, ErrSignInOff, ErrStore}}, s.postLogin)
+		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, codes.ErrWrong,
+			codes.ErrSuspended, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrSignInOff, ErrStore}}, s.postRegister)
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log in by password or code",
+		Tags: tags,
+		Errors: []*errs.Error{emails.ErrInvalid, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, codes.ErrSuspended, ErrBanned,
+			ErrSignInOff, ErrStore}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "Get the caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Update the caller's account", Tags: tags,
-		Description: "Name, bio, time zone, and who may find, contact and see the caller. A new zone applies from the next midnight in the old one.",
-		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
+		Description: "Name, bio, time zone, and who may find, contact and see the caller. A new zone applies from the next midnight in the " +
+			"old one.",
+		Errors: []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
 	s.sessionsRoutes(a)
 	s.securityRoutes(a)
 	s.profileRoutes(a)
@@ -84,13 +89,15 @@ func (s *Service) postCodes(ctx context.Context, in *web.Body[api.CodeRequest]) 
 func (s *Service) postRegister(ctx context.Context, in *web.Body[api.RegisterRequest]) (*web.Body[api.Tokens], error) {
 	r := in.Body
 	return s.tokens(s.Register(ctx, Registration{
-		Email: r.Email, Code: r.Code, Password: r.Password, Name: r.Name, Zone: r.Zone, Device: r.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx),
+		Email: r.Email, Code: r.Code, Password: r.Password, Name: r.Name, Zone: r.Zone, Device: r.Device, Agent: web.UserAgent(ctx),
+		IP: web.ClientIP(ctx),
 	}))
 }
 
 func (s *Service) postLogin(ctx context.Context, in *web.Body[api.LoginRequest]) (*web.Body[api.Tokens], error) {
 	r := in.Body
-	return s.tokens(s.Login(ctx, Login{Email: r.Email, Password: r.Password, Code: r.Code, Device: r.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx)}))
+	return s.tokens(s.Login(ctx, Login{Email: r.Email, Password: r.Password, Code: r.Code, Device: r.Device, Agent: web.UserAgent(ctx),
+		IP: web.ClientIP(ctx)}))
 }
 
 func (s *Service) getMe(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.User], error) {
@@ -99,7 +106,8 @@ func (s *Service) getMe(ctx context.Context, caller Caller, _ *web.Empty) (*web.
 
 func (s *Service) patchMe(ctx context.Context, caller Caller, in *web.Body[api.UserUpdate]) (*web.Body[api.User], error) {
 	return s.user(s.Update(ctx, caller.User, Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone,
-		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests, OnBoards: in.Body.OnBoards, Presence: audience(in.Body.Presence)}))
+		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests, OnBoards: in.Body.OnBoards,
+		Presence: audience(in.Body.Presence)}))
 }
 
 func (s *Service) tokens(t Tokens, err error) (*web.Body[api.Tokens], error) {
@@ -127,7 +135,8 @@ func (s *Service) user(u User, err error) (*web.Body[api.User], error) {
 
 func wireUser(u User, now time.Time) api.User {
 	w := api.User{ID: u.ID.String(), Email: u.Email, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Zone: u.Clock.In(now),
-		FindByID: u.FindByID, FindByEmail: u.FindByEmail, Requests: u.Requests, OnBoards: u.OnBoards, Presence: u.Presence.String(), HasPassword: u.HasPassword, Created: api.At(u.Created), Version: u.Version}
+		FindByID: u.FindByID, FindByEmail: u.FindByEmail, Requests: u.Requests, OnBoards: u.OnBoards, Presence: u.Presence.String(),
+		HasPassword: u.HasPassword, Created: api.At(u.Created), Version: u.Version}
 	if u.Clock.Next != w.Zone {
 		w.NextZone = u.Clock.Next
 	}

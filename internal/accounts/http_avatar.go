@@ -27,15 +27,20 @@ const uploadTime = 45 * time.Second
 
 func (s *Service) avatarRoutes(a *web.API) {
 	tags := []string{"people"}
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/avatar", ID: "me.avatar.set", Summary: "Upload the caller's picture", Tags: tags,
-		Description: "PNG, JPEG, GIF (first frame) or still WebP, up to 5 MiB, 25 million pixels and 10,000 pixels per side. The bytes define the type. The server stores the rotated center square in three sizes, without metadata.",
-		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Time: picture.Time, Limit: uploadLimit,
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/avatar", ID: "me.avatar.set", Summary: "Upload the caller's picture",
+		Tags: tags,
+		Description: "PNG, JPEG, GIF (first frame) or still WebP, up to 5 MiB, 25 million pixels and 10,000 pixels per side. The bytes define " +
+			"the type. The server stores the rotated center square in three sizes, without metadata.",
+		MaxBody: picture.MaxBytes, BodyTime: uploadTime, Time: picture.Time, Limit: uploadLimit,
 		Errors: []*errs.Error{picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy}}, s.putAvatar)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/avatar", ID: "me.avatar.remove", Summary: "Remove the caller's picture", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/avatar", ID: "me.avatar.remove", Summary: "Remove the caller's picture",
+		Tags:   tags,
 		Status: http.StatusNoContent}, s.deleteAvatar)
-	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "Get a picture in one size", Tags: tags,
-		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is JPEG, or PNG with transparency.",
-		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar, ErrStore}}, s.getAvatar)
+	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get",
+		Summary: "Get a picture in one size", Tags: tags,
+		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is " +
+			"JPEG, or PNG with transparency.",
+		Limit: pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar, ErrStore}}, s.getAvatar)
 }
 
 func (s *Service) putAvatar(ctx context.Context, caller Caller, in *struct {

@@ -26,7 +26,8 @@ func (s *Service) cardRoutes(a *web.API) {
 		Answer: "image/png", Errors: none}, s.getMyCardPNG)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.svg", ID: "me.card.svg", Summary: "Get the card as SVG", Tags: tags,
 		Answer: "image/svg+xml", Errors: none}, s.getMyCardSVG)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/card", ID: "me.card.withdraw", Summary: "Withdraw the caller's card", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/card", ID: "me.card.withdraw", Summary: "Withdraw the caller's card",
+		Tags:   tags,
 		Status: http.StatusNoContent}, s.deleteMyCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/cards/{token}", ID: "cards.get", Summary: "Get the owner of a card", Tags: tags,
 		Limit: scanLimit, Errors: []*errs.Error{ErrNoCard}}, s.getCard)

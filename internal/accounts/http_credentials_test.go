@@ -39,7 +39,8 @@ func TestCredentialsByHTTP(t *testing.T) {
 		c.say("POST", "/v1/me/email/codes", one.AccessToken, `{"email":"ann"}`, nil)
 		c.say("POST", "/v1/me/email/codes", one.AccessToken, `{"email":"Bea@example.org"}`, nil)
 		toBea := code("bea@example.org")
-		c.say("PUT", "/v1/me/email", one.AccessToken, `{"email":"bea@example.org","code":"`+otherThan(toBea)+`","password":"battery staple"}`, nil)
+		c.say("PUT", "/v1/me/email", one.AccessToken, `{"email":"bea@example.org","code":"`+otherThan(toBea)+`","password":"battery staple"}`,
+			nil)
 		c.say("PUT", "/v1/me/email", one.AccessToken, `{"email":"bea@example.org","code":"`+toBea+`","password":"correct horse"}`, nil)
 		c.say("PUT", "/v1/me/email", one.AccessToken, `{"email":"bea@example.org","code":"`+toBea+`","password":"battery staple"}`, nil)
 		c.say("POST", "/v1/auth/codes", "", `{"email":"bea@example.org","purpose":"change_email"}`, nil)

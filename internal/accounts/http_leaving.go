@@ -11,13 +11,15 @@ import (
 
 // leavingRoutes adds the deletion of an account to a.
 func (s *Service) leavingRoutes(a *web.API) {
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/deletion", ID: "me.delete", Summary: "Delete the account", Tags: []string{"accounts"},
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/deletion", ID: "me.delete", Summary: "Delete the account",
+		Tags:        []string{"accounts"},
 		Description: "Logs out all devices and mails a notice. Other users see a deleted user. A log-in before the erasure restores the account.",
 		// A stored response contains a hash of the request, which would help to guess the password.
 		NoReplay: true, Errors: []*errs.Error{ErrPasswordWrong, ErrLocked, ErrBusy}}, s.postDeletion)
 }
 
-func (s *Service) postDeletion(ctx context.Context, caller Caller, in *web.Body[*api.AccountDeletion]) (*web.Body[api.AccountDeleted], error) {
+func (s *Service) postDeletion(ctx context.Context, caller Caller,
+	in *web.Body[*api.AccountDeletion]) (*web.Body[api.AccountDeleted], error) {
 	password := ""
 	if in.Body != nil {
 		password = in.Body.Password

@@ -13,9 +13,10 @@ import (
 // securityRoutes adds the operations on security events to a.
 func (s *Service) securityRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/security", ID: "me.security", Tags: []string{"accounts"},
-		Summary:     "List security events, newest first",
-		Description: "Log-ins, failures, locks, changes of password and address, and actions of operators, kept for 90 days. Failures appear after a second or two.",
-		Errors:      []*errs.Error{trail.ErrCursor}}, s.getSecurity)
+		Summary: "List security events, newest first",
+		Description: "Log-ins, failures, locks, changes of password and address, and actions of operators, kept for 90 days. Failures appear " +
+			"after a second or two.",
+		Errors: []*errs.Error{trail.ErrCursor}}, s.getSecurity)
 }
 
 func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {

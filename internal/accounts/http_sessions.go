@@ -14,15 +14,19 @@ import (
 // sessionsRoutes adds the operations on tokens and devices.
 func (s *Service) sessionsRoutes(a *web.API) {
 	tags := []string{"accounts"}
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Refresh the tokens", Tags: tags,
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Refresh the tokens",
+		Tags:        tags,
 		Description: "Within ten seconds the same token returns the same pair; later it logs the device out.",
 		Errors:      []*errs.Error{ErrRefresh, ErrReused, ErrBanned, ErrStore}}, s.postRefresh)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/logout", ID: "auth.logout", Summary: "Log this device out", Tags: tags,
 		Status: http.StatusNoContent}, s.postLogout)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "List devices, last used first", Tags: tags}, s.getSessions)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions/{device}", ID: "sessions.revoke", Summary: "Log one device out", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "List devices, last used first",
+		Tags: tags}, s.getSessions)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions/{device}", ID: "sessions.revoke", Summary: "Log one device out",
+		Tags:   tags,
 		Status: http.StatusNoContent, Errors: []*errs.Error{ErrNoSession}}, s.deleteSession)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions", ID: "sessions.revoke_all", Summary: "Log out all or other devices", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions", ID: "sessions.revoke_all", Summary: "Log out all or other devices",
+		Tags:   tags,
 		Status: http.StatusNoContent}, s.deleteAllSessions)
 }
 

@@ -21,7 +21,8 @@ func TestSessionsByHTTP(t *testing.T) {
 		c.agent = "Shop/2.1 (Phone; \u202eOS 9)"
 		code := w.code("ann@example.org", "register")
 		c.call(code, "CODE")
-		c.say("POST", "/v1/auth/register", "", `{"email":"ann@example.org","code":"`+code+`","name":"Ann","password":"correct horse","device":"phone"}`, &phone)
+		c.say("POST", "/v1/auth/register", "", `{"email":"ann@example.org","code":"`+code+
+			`","name":"Ann","password":"correct horse","device":"phone"}`, &phone)
 		c.agent = ""
 		enter("tablet", &tablet)
 		c.agent = "Mozilla/5.0 " + strings.Repeat("x", 300)

@@ -137,7 +137,8 @@ func TestFlow_HTTP(t *testing.T) {
 		var first, second, third, fourth api.Tokens
 		c.say("POST", "/v1/auth/register", "", `{"email":"ann@example.org","code":"`+otherThan(code)+`","name":"Ann"}`, nil)
 		c.say("POST", "/v1/auth/register", "", `{"email":"ann@example.org","code":"`+code+`","name":"  ","zone":"Local"}`, nil)
-		c.say("POST", "/v1/auth/register", "", `{"email":"ann@example.org","code":"`+code+`","name":"Ann","zone":"Europe/Athens","password":"correct horse","device":"phone"}`, &first)
+		c.say("POST", "/v1/auth/register", "", `{"email":"ann@example.org","code":"`+code+
+			`","name":"Ann","zone":"Europe/Athens","password":"correct horse","device":"phone"}`, &first)
 		c.say("POST", "/v1/auth/login", "", `{"email":"ann@example.org","password":"wrong horse"}`, nil)
 		c.say("POST", "/v1/auth/login", "", `{"email":"ann@example.org"}`, nil)
 		c.say("POST", "/v1/auth/login", "", `{"email":"ann@example.org","password":"correct horse","device":"tablet"}`, &second)

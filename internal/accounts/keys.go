@@ -40,11 +40,13 @@ var (
 
 	loginFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "wrong passwords and codes of an address from unknown client networks", InvalidatedBy: []string{"another password"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes of an address from unknown client networks", InvalidatedBy: []string{"another password"},
+			MaxBytes: 8})
 
 	loginFailFromKeys = keyspace.Def2[keyspace.Hashed, keyspace.Hashed](Keys, "limit:login_fail:{email}:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "wrong passwords and codes of an address from one client network; at the limit log-in is locked there", InvalidatedBy: []string{"log-in", "another password"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes of an address from one client network; at the limit log-in is locked there",
+			InvalidatedBy: []string{"log-in", "another password"}, MaxBytes: 8})
 
 	clientNetFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(clientNetLife),
@@ -54,7 +56,8 @@ var (
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "wrong current passwords of a logged-in device", InvalidatedBy: []string{"the right one"}, MaxBytes: 8})
 
-	userSessionKeys = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}", keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
+	userSessionKeys = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}",
+		keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
 		keyspace.Expire(24*time.Hour),
 		keyspace.Doc{Purpose: "facts of a logged-in device; each use renews it", InvalidatedBy: []string{"log-out"}, MaxBytes: 2048})
 

@@ -49,7 +49,8 @@ func TestNotices_InTheAccountsLanguage(t *testing.T) {
 		const english, inChinese = "Your password was changed", "你的密码已更改"
 
 		code := w.code("ann@example.org", "register")
-		a, err := w.Register(w.in(chinese), Registration{Email: "ann@example.org", Code: code, Password: password(), Name: "Ann", IP: "192.0.2.1"})
+		a, err := w.Register(w.in(chinese), Registration{Email: "ann@example.org", Code: code, Password: password(), Name: "Ann",
+			IP: "192.0.2.1"})
 		if err != nil {
 			t.Fatal(err)
 		}

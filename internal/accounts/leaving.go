@@ -87,7 +87,8 @@ func deleteUser(ctx context.Context, tx *sqldb.Tx, u User, erased time.Time) err
 }
 
 // openSessionAs is openSession for a user whose credentials identify has checked.
-func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
+func (s *Service) openSessionAs(ctx context.Context, user ID, l Login,
+	identify func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
 	restored := false
 	t, err = s.openSession(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
 		if u, err = identify(ctx, tx); err == nil {
@@ -186,7 +187,9 @@ func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason stri
 // Unban ends a ban. It does nothing for a user who is not banned.
 func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.Unban %s", user)
-	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) }, AccountBanned.Of(s.caches.Runtime, user)...)
+	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		return unban(ctx, tx, user)
+	}, AccountBanned.Of(s.caches.Runtime, user)...)
 }
 
 func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason string) error {

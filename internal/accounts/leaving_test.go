@@ -125,7 +125,8 @@ func TestDelete_LoginRestoresTheAccount(t *testing.T) {
 		if _, err := w.Delete(t.Context(), a.User.ID, b.Device, "correct horse"); !errors.Is(err, ErrToken) {
 			t.Errorf("deleting again: got %v, want ErrToken", err)
 		}
-		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account was deleted" || !strings.Contains(m.Text, began.Add(48*time.Hour).Format("2006-01-02")) {
+		if m := w.mails("ann@example.org")[0]; m.Subject != "Your account was deleted" ||
+			!strings.Contains(m.Text, began.Add(48*time.Hour).Format("2006-01-02")) {
 			t.Errorf("the mail: %+v", m)
 		}
 		if m := w.mails("ann@example.org"); w.code("ann@example.org", "register") != "" || len(m) == 0 {
@@ -244,7 +245,8 @@ func TestErase_LeavesOnlyTheID(t *testing.T) {
 			t.Errorf("the id is in %s, want %s", got, want)
 		}
 		var messages int
-		if err := w.db.NewRaw("SELECT COUNT(*) FROM outbox WHERE topic = ?", TopicErased).Scan(t.Context(), &messages); err != nil || messages != 1 {
+		if err := w.db.NewRaw("SELECT COUNT(*) FROM outbox WHERE topic = ?", TopicErased).Scan(t.Context(), &messages); err != nil ||
+			messages != 1 {
 			t.Errorf("%d messages, %v, want one", messages, err)
 		}
 		if _, err := w.CardOwner(t.Context(), w.CardToken(card)); !errors.Is(err, ErrNoCard) {
@@ -264,7 +266,8 @@ func TestErase_LeavesOnlyTheID(t *testing.T) {
 		if err != nil || u != want {
 			t.Errorf("left is %+v, %v, want %+v", u, err, want)
 		}
-		if gone, err := w.Erased(t.Context(), []ID{a.User.ID, other.User.ID, ids.New[User]()}); err != nil || len(gone) != 1 || gone[0] != a.User.ID {
+		if gone, err := w.Erased(t.Context(), []ID{a.User.ID, other.User.ID, ids.New[User]()}); err != nil || len(gone) != 1 ||
+			gone[0] != a.User.ID {
 			t.Errorf("Erased: got %v, %v", gone, err)
 		}
 		if clocks, err := NewDirectory(w.db).Clocks(t.Context(), []ID{a.User.ID, other.User.ID}); err != nil || len(clocks) != 1 {
@@ -278,7 +281,8 @@ func TestErase_LeavesOnlyTheID(t *testing.T) {
 			}
 		}
 		var due []int64
-		if err := w.db.NewRaw("SELECT due FROM outbox WHERE topic = ? ORDER BY due", TopicErased).Scan(t.Context(), &due); err != nil || len(due) != 2 {
+		if err := w.db.NewRaw("SELECT due FROM outbox WHERE topic = ? ORDER BY due", TopicErased).Scan(t.Context(), &due); err != nil ||
+			len(due) != 2 {
 			t.Fatalf("%v, %v, want two messages", due, err)
 		}
 		if wait := time.Duration(due[1]-due[0]) * time.Millisecond; wait < lateAfter {

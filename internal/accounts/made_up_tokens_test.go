@@ -57,7 +57,8 @@ func TestVerify_UnknownTokensAreLimitedPerClientNetwork(t *testing.T) {
 
 		parsed, _ := parseToken(accessPrefix, ann.Access)
 		former := accessPrefix + parsed.user.String() + "." + parsed.device.String() + "." + strings.Repeat("B", secretLen)
-		if _, err := w.db.ExecContext(t.Context(), "UPDATE sessions SET access_hash = ? WHERE device_id = ?", hash(former), parsed.device); err != nil {
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE sessions SET access_hash = ? WHERE device_id = ?", hash(former),
+			parsed.device); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.checks.Refresh(t.Context(), sessionKey{A: parsed.user, B: parsed.device}); err != nil {

@@ -34,7 +34,8 @@ func TestProfilesAndSearchByHTTP(t *testing.T) {
 		for name, id := range map[string]ID{"ANN": ann.User.ID, "BOB": bob.User.ID, "GONE": gone.User.ID, "BANNED": banned.User.ID} {
 			c.call(id.String(), name)
 		}
-		w.exec("UPDATE users SET erased = ?, avatar = 'avataravatar', bio = 'x', find_by_email = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), true, gone.User.ID)
+		w.exec("UPDATE users SET erased = ?, avatar = 'avataravatar', bio = 'x', find_by_email = ? WHERE id = ?",
+			w.db.Now().Add(time.Hour).UnixMilli(), true, gone.User.ID)
 		w.exec("UPDATE users SET banned_until = ?, find_by_email = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), true, banned.User.ID)
 		say := func(method, path, body string) { t.Helper(); c.say(method, path, ann.Access, body, nil) }
 
@@ -147,7 +148,8 @@ func (w *world) costOfProfiles(cold *world) string {
 		if err != nil || len(got) != 100 || got[all[99]].Name != "user 99" {
 			w.t.Fatalf("%s: got %d profiles, %v", tt.what, len(got), err)
 		}
-		costs = append(costs, fmt.Sprintf("%s: %d MGETs, %d from SQL", tt.what, w.calls()["mget"]-before["mget"], tt.from.users.cache.Stats().Loads-loads))
+		costs = append(costs, fmt.Sprintf("%s: %d MGETs, %d from SQL", tt.what, w.calls()["mget"]-before["mget"],
+			tt.from.users.cache.Stats().Loads-loads))
 		tt.from.caches.Wait() // some entries are refreshed at random
 	}
 	return strings.Join(costs, "; ")

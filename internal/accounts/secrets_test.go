@@ -106,8 +106,10 @@ func TestSecrets_NeitherLoggedNorStored(t *testing.T) {
 		guess := secret("271828")
 
 		register := code("register")
-		say("POST", "/v1/auth/register", "", http.StatusUnprocessableEntity, map[string]string{"email": "ann@example.org", "code": guess, "password": horse, "name": "Ann"})
-		one := say("POST", "/v1/auth/register", "", http.StatusCreated, map[string]string{"email": "ann@example.org", "code": register, "password": horse, "name": "Ann"})
+		say("POST", "/v1/auth/register", "", http.StatusUnprocessableEntity,
+			map[string]string{"email": "ann@example.org", "code": guess, "password": horse, "name": "Ann"})
+		one := say("POST", "/v1/auth/register", "", http.StatusCreated,
+			map[string]string{"email": "ann@example.org", "code": register, "password": horse, "name": "Ann"})
 		say("POST", "/v1/auth/login", "", http.StatusUnauthorized, map[string]string{"email": "ann@example.org", "password": wrong})
 		say("POST", "/v1/auth/login", "", http.StatusOK, map[string]string{"email": "ann@example.org", "code": code("login")})
 		two := say("POST", "/v1/auth/refresh", "", http.StatusOK, map[string]string{"refresh_token": one.RefreshToken})
@@ -115,18 +117,24 @@ func TestSecrets_NeitherLoggedNorStored(t *testing.T) {
 		if two.RefreshToken[40] == '0' {
 			altered = "1"
 		}
-		say("POST", "/v1/auth/refresh", "", http.StatusUnauthorized, map[string]string{"refresh_token": two.RefreshToken[:40] + altered + two.RefreshToken[41:]})
+		say("POST", "/v1/auth/refresh", "", http.StatusUnauthorized,
+			map[string]string{"refresh_token": two.RefreshToken[:40] + altered + two.RefreshToken[41:]})
 		say("PUT", "/v1/me/password", two.AccessToken, http.StatusForbidden, map[string]string{"current": wrong, "password": staple})
 		say("PUT", "/v1/me/password", two.AccessToken, http.StatusNoContent, map[string]string{"current": horse, "password": staple})
 		say("POST", "/v1/me/email/codes", two.AccessToken, http.StatusOK, map[string]string{"email": "bea@example.org"})
 		toBea := secret(w.mails("bea@example.org")[0].Code)
-		say("PUT", "/v1/me/email", two.AccessToken, http.StatusUnprocessableEntity, map[string]string{"email": "bea@example.org", "code": guess, "password": staple})
-		say("PUT", "/v1/me/email", two.AccessToken, http.StatusOK, map[string]string{"email": "bea@example.org", "code": toBea, "password": staple})
-		say("PUT", "/v1/me/email", two.AccessToken, http.StatusUnprocessableEntity, map[string]string{"email": "not one " + wrong, "code": toBea, "password": staple})
+		say("PUT", "/v1/me/email", two.AccessToken, http.StatusUnprocessableEntity,
+			map[string]string{"email": "bea@example.org", "code": guess, "password": staple})
+		say("PUT", "/v1/me/email", two.AccessToken, http.StatusOK,
+			map[string]string{"email": "bea@example.org", "code": toBea, "password": staple})
+		say("PUT", "/v1/me/email", two.AccessToken, http.StatusUnprocessableEntity,
+			map[string]string{"email": "not one " + wrong, "code": toBea, "password": staple})
 		say("POST", "/v1/auth/codes", "", http.StatusOK, map[string]string{"email": "bea@example.org", "purpose": "reset_password"})
 		reset := secret(w.mails("bea@example.org")[0].Code)
-		say("POST", "/v1/auth/password", "", http.StatusUnprocessableEntity, map[string]string{"email": "bea@example.org", "code": guess, "password": battery})
-		say("POST", "/v1/auth/password", "", http.StatusNoContent, map[string]string{"email": "bea@example.org", "code": reset, "password": battery})
+		say("POST", "/v1/auth/password", "", http.StatusUnprocessableEntity,
+			map[string]string{"email": "bea@example.org", "code": guess, "password": battery})
+		say("POST", "/v1/auth/password", "", http.StatusNoContent,
+			map[string]string{"email": "bea@example.org", "code": reset, "password": battery})
 		w.deliver()
 
 		w.Service.mail = refusing{}
@@ -134,7 +142,8 @@ func TestSecrets_NeitherLoggedNorStored(t *testing.T) {
 			say("POST", "/v1/auth/codes", "", http.StatusOK, map[string]string{"email": "bea@example.org", "purpose": purpose})
 		}
 		var payload []byte
-		if err := w.db.QueryRowContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ? ORDER BY id LIMIT 1 OFFSET 1", codes.Topic).Scan(&payload); err != nil {
+		if err := w.db.QueryRowContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ? ORDER BY id LIMIT 1 OFFSET 1",
+			codes.Topic).Scan(&payload); err != nil {
 			t.Fatal(err)
 		}
 		lost := secret(w.codeOf(payload))

@@ -145,7 +145,8 @@ func (c Settings) Validate() error {
 		atLeastOne("limits.wrong_codes", c.Limits.WrongCodes),
 		atLeastOne("limits.login_fails", c.Limits.LoginFails),
 		atLeastOne("limits.household_fails", c.Limits.ClientNetFails),
-		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKeys.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
+		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKeys.TTL.Base, "limits.login_lock",
+			"%s is not between a second and a day", c.Limits.LoginLock))
 }
 
 // afterBudget bounds the steps after a commit.
@@ -248,7 +249,8 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, err
 	}
-	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends, HasPassword: r.Password != ""}
+	u := User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: r.Zone}, FindByID: true, Requests: true, OnBoards: true,
+		Presence: ToFriends, HasPassword: r.Password != ""}
 	if u.Name, err = cleanName(r.Name); err != nil {
 		return Tokens{}, err
 	}
@@ -280,16 +282,17 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	return s.openSession(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if err := code.Consume(ctx, tx); err != nil {
-			return User{}, err
-		}
-		u.Created = tx.Now()
-		if err := insertUser(ctx, tx, u, e.Key, passwordHash); err != nil {
-			return User{}, err
-		}
-		return u, s.enqueueRegistered(ctx, tx, External{}, u)
-	}, trail.Registered)
+	return s.openSession(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP},
+		func(ctx context.Context, tx *sqldb.Tx) (User, error) {
+			if err := code.Consume(ctx, tx); err != nil {
+				return User{}, err
+			}
+			u.Created = tx.Now()
+			if err := insertUser(ctx, tx, u, e.Key, passwordHash); err != nil {
+				return User{}, err
+			}
+			return u, s.enqueueRegistered(ctx, tx, External{}, u)
+		}, trail.Registered)
 }
 
 // ownSignIn returns ErrSignInOff if the operator has disabled registration and log-in by address.

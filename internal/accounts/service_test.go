@@ -81,7 +81,9 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 		budget = unhurried
 	}
 	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: budget})
-	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Cache: cache.Policy{MaxStale: budget}, Bus: w.bus, Mail: w.box, Page: "https://stoa.example.org", Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap, Settings: settings})
+	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Cache: cache.Policy{MaxStale: budget}, Bus: w.bus,
+		Mail: w.box, Page: "https://stoa.example.org", Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap,
+		Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +181,8 @@ func TestLogin_AcceptsBothSpellingsOfADomain(t *testing.T) {
 				if got, err := w.FindByEmail(t.Context(), typed); err != nil || got.ID != id {
 					t.Errorf("%s finds %+v, %v", typed, got, err)
 				}
-				if _, err := w.RequestCode(t.Context(), typed, "register", "192.0.2.9"); err != nil || w.mails("")[0].To != email || w.mails("")[0].Code != "" {
+				if _, err := w.RequestCode(t.Context(), typed, "register", "192.0.2.9"); err != nil || w.mails("")[0].To != email ||
+					w.mails("")[0].Code != "" {
 					t.Errorf("a code to register %s: %v, %+v", typed, err, w.mails("")[0])
 				}
 				d := NewDirectory(w.db)
@@ -235,7 +238,8 @@ func (w *world) deliver() {
 		Topic   string
 		Payload []byte
 	}
-	if err := w.db.NewRaw("SELECT id, topic, payload FROM outbox WHERE due <= ? ORDER BY id", w.db.Now().UnixMilli()).Scan(w.t.Context(), &rows); err != nil {
+	if err := w.db.NewRaw("SELECT id, topic, payload FROM outbox WHERE due <= ? ORDER BY id", w.db.Now().UnixMilli()).Scan(w.t.Context(),
+		&rows); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, r := range rows {
@@ -496,7 +500,8 @@ func TestLogin_SuccessResetsTheCount(t *testing.T) {
 		w.join("ann@example.org", "correct horse")
 		for range 3 {
 			for range 4 {
-				if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse", IP: "192.0.2.2"}); !errors.Is(err, ErrCredentials) {
+				if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse", IP: "192.0.2.2"}); !errors.Is(err,
+					ErrCredentials) {
 					t.Fatalf("got %v, want ErrCredentials", err)
 				}
 			}
@@ -654,9 +659,12 @@ func TestRefresh_ReplayWindowStartsWithTheResponse(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"a slow commit": {{12 * time.Second, "committed"}, {21 * time.Second, "told"}, {22 * time.Second, "stolen"}},
-		"a slow commit, and the pair was already returned": {{5 * time.Second, "told"}, {12 * time.Second, "committed"}, {13 * time.Second, "stolen"}},
-		"no answer": {{12 * time.Second, "unanswered"}, {time.Hour, "told"}, {time.Hour + 9*time.Second, "told"}, {time.Hour + 10*time.Second, "stolen"}},
-		"no answer, and the pair was already returned": {{5 * time.Second, "told"}, {12 * time.Second, "unanswered"}, {13 * time.Second, "stolen"}},
+		"a slow commit, and the pair was already returned": {{5 * time.Second, "told"}, {12 * time.Second, "committed"},
+			{13 * time.Second, "stolen"}},
+		"no answer": {{12 * time.Second, "unanswered"}, {time.Hour, "told"}, {time.Hour + 9*time.Second, "told"},
+			{time.Hour + 10*time.Second, "stolen"}},
+		"no answer, and the pair was already returned": {{5 * time.Second, "told"}, {12 * time.Second, "unanswered"},
+			{13 * time.Second, "stolen"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -949,7 +957,8 @@ func namesAndClocks(t *testing.T, w *world) {
 	want := map[ID]civil.Clock{}
 	err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		for i := range 1203 {
-			u := User{ID: ids.New[User](), Name: fmt.Sprint("user ", i), Clock: civil.Clock{Zone: "UTC", From: int64(i)}, OnBoards: true, Created: tx.Now()}
+			u := User{ID: ids.New[User](), Name: fmt.Sprint("user ", i), Clock: civil.Clock{Zone: "UTC", From: int64(i)}, OnBoards: true,
+				Created: tx.Now()}
 			all = append(all, u.ID)
 			want[u.ID] = u.Clock
 			if err := insertUser(ctx, tx, u, fmt.Sprint(i), ""); err != nil {
@@ -973,8 +982,9 @@ func namesAndClocks(t *testing.T, w *world) {
 	}
 	slices.SortFunc(strangers, ID.Compare)
 	for name, asked := range map[string][]ID{
-		"as they came": all, "in order": inOrder, "half of those in order": inOrder[300:902], "each twice": slices.SortedFunc(slices.Values(append(all[:400:400], all[:400]...)), ID.Compare),
-		"few": few, "strangers": strangers, "one": all[:1], "nobody": {ids.New[User]()},
+		"as they came": all, "in order": inOrder, "half of those in order": inOrder[300:902],
+		"each twice": slices.SortedFunc(slices.Values(append(all[:400:400], all[:400]...)), ID.Compare),
+		"few":        few, "strangers": strangers, "one": all[:1], "nobody": {ids.New[User]()},
 	} {
 		mine := map[ID]civil.Clock{}
 		for _, id := range asked {
@@ -1065,7 +1075,8 @@ func TestMailCode_ExpiredCodeIsNotMailed(t *testing.T) {
 func (w *world) during(user ID, change func(ctx context.Context, tx *sqldb.Tx, u User) error, do func()) {
 	w.t.Helper()
 	waiting := func() (n int) {
-		if err := w.db.QueryRowContext(w.t.Context(), "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n); err != nil {
+		if err := w.db.QueryRowContext(w.t.Context(),
+			"SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n); err != nil {
 			w.t.Error(err)
 		}
 		return n
@@ -1105,7 +1116,9 @@ func (w *world) during(user ID, change func(ctx context.Context, tx *sqldb.Tx, u
 // onRealSQL returns a world with row locks.
 func onRealSQL(t testing.TB) *world {
 	t.Helper()
-	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.Default(t).Open(t, f...) }, redistest.Open(t, "embedded"), Settings{})
+	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB {
+		return sqldbtest.Default(t).Open(t, f...)
+	}, redistest.Open(t, "embedded"), Settings{})
 }
 
 // A proof of an address that the account changes meanwhile proves nothing for the account. A log-out of all devices

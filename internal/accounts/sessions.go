@@ -152,7 +152,8 @@ func (s *Service) recheck(ctx context.Context, key sessionKey, held access) (acc
 // openSession opens a session for the user in one transaction with admit, which decides whether the user may log in. It
 // logs out the least used devices beyond the limit. from contains the facts of the device, kind the kind of log-in. If
 // from has an id, a session with that id belongs to an earlier try whose response was lost: its tokens are replaced.
-func (s *Service) openSession(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error), kind trail.Kind) (t Tokens, err error) {
+func (s *Service) openSession(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error),
+	kind trail.Kind) (t Tokens, err error) {
 	likely, err := selectSurplus(ctx, s.db, user, s.cfg.Devices-1)
 	if err != nil {
 		return Tokens{}, asKind(err)
@@ -201,7 +202,9 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		return Tokens{}, err
 	}
 	key := sessionKey{A: user, B: from.Device}
-	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.redis.storeFacts(ctx, map[sessionKey]Session{key: from}) })
+	s.after(ctx, "note a session's facts", func(ctx context.Context) error {
+		return s.redis.storeFacts(ctx, map[sessionKey]Session{key: from})
+	})
 	if again == 0 {
 		s.publish(api.EventSessionOpened, user, from.Created, wireSession(from))
 	}
@@ -394,7 +397,8 @@ func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err 
 // transaction; the zero device excepts none. After it returns nil, no node accepts an access token of those devices for
 // longer than MaxStale. It returns an error of commit unchanged after a rollback. commit may run again after a
 // deadlock. also lists further cache targets of the change.
-func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) error, also ...cache.Target) error {
+func (s *Service) endAll(ctx context.Context, user ID, except DeviceID,
+	commit func(ctx context.Context, tx *sqldb.Tx) error, also ...cache.Target) error {
 	likely, err := selectDevices(ctx, s.db, user, except)
 	if err != nil {
 		return asKind(err)
@@ -418,7 +422,8 @@ func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit f
 // end runs commit in a transaction that ends sessions of the user and returns their devices. likely lists the devices
 // that it probably ends: they are fenced before. A further session was opened a moment ago. Without a fence its drop is
 // enqueued in the transaction, as [drops.Tx] does while Redis is unavailable.
-func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error), also ...cache.Target) error {
+func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error),
+	also ...cache.Target) error {
 	targets := append(s.targets(user, likely), also...)
 	var ended []DeviceID
 	var late []cache.Target

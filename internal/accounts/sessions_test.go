@@ -379,7 +379,9 @@ func TestSessions_UnknownCommitLeavesNoStaleEntry(t *testing.T) {
 		w.listen()
 		a := w.join("ann@example.org", "")
 		copies := append(w.targets(a.User.ID, []DeviceID{a.Device}), InfoChanged.Of(w.caches.Runtime, a.User.ID)...)
-		if err := w.commit(t.Context(), func(context.Context, *sqldb.Tx) error { return sqldb.ErrOutcomeUnknown }, copies...); !errors.Is(err, ErrStore) {
+		if err := w.commit(t.Context(), func(context.Context, *sqldb.Tx) error {
+			return sqldb.ErrOutcomeUnknown
+		}, copies...); !errors.Is(err, ErrStore) {
 			t.Errorf("got %v, want ErrStore", err)
 		}
 		w.check("before it takes effect", a.Access, nil)
@@ -456,7 +458,8 @@ func TestUses_WrittenToRedisAndSQL(t *testing.T) {
 			}
 			return all[k].Used
 		}
-		if m, life := w.facts(k); m["device"] != "phone" || m["ip"] != "192.0.2.1" || m["used"] != fmt.Sprint(opened.UnixMilli()) || life < 23*time.Hour {
+		if m, life := w.facts(k); m["device"] != "phone" || m["ip"] != "192.0.2.1" || m["used"] != fmt.Sprint(opened.UnixMilli()) ||
+			life < 23*time.Hour {
 			t.Errorf("after the log-in Redis knows %v for %s", m, life)
 		}
 		w.pass(5 * time.Minute)
@@ -559,7 +562,8 @@ func TestFlushUses_OneRoundTripAndOneStatement(t *testing.T) {
 			for _, user := range people {
 				k := sessionKey{A: user, B: ids.New[Session]()}
 				keys = append(keys, k)
-				if err := insertSession(ctx, tx, sessionRow{Session: Session{Device: k.B, Created: long, Used: long}, user: user, refreshExpires: tx.Now().Add(time.Hour)}); err != nil {
+				if err := insertSession(ctx, tx, sessionRow{Session: Session{Device: k.B, Created: long, Used: long}, user: user,
+					refreshExpires: tx.Now().Add(time.Hour)}); err != nil {
 					return err
 				}
 			}

@@ -23,10 +23,12 @@ type credential struct {
 	passwordHash string // empty means no password
 }
 
-const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, password_hash IS NOT NULL, created, erased, banned_until, version"
+const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, " +
+	"presence, password_hash IS NOT NULL, created, erased, banned_until, version"
 
 func (u *User) columns() []any {
-	return []any{&u.ID, &u.Email, &u.Name, &u.Bio, &u.Avatar, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, &u.FindByID, &u.FindByEmail, &u.Requests, &u.OnBoards, &u.Presence,
+	return []any{&u.ID, &u.Email, &u.Name, &u.Bio, &u.Avatar, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, &u.FindByID, &u.FindByEmail,
+		&u.Requests, &u.OnBoards, &u.Presence,
 		&u.HasPassword, (*millis)(&u.Created), (*erasure)(&u.Erased), (*millis)(&u.Banned), &u.Version}
 }
 
@@ -44,7 +46,9 @@ func (m *millis) Scan(src any) error {
 // selectCredential returns the zero credential if no account has the address. If two accounts were stored with
 // different spellings of the domain, it returns the one with the given spelling.
 func selectCredential(ctx context.Context, q sqldb.Querier, email string) (c credential, err error) {
-	err = q.QueryRowContext(ctx, "SELECT "+userColumns+", COALESCE(password_hash, '') FROM users WHERE email_key IN (?) ORDER BY email_key = ? DESC LIMIT 1", bun.List(emails.Keys(email)), emails.Lower(email)).
+	err = q.QueryRowContext(ctx, "SELECT "+userColumns+
+		", COALESCE(password_hash, '') FROM users WHERE email_key IN (?) ORDER BY email_key = ? DESC LIMIT 1", bun.List(emails.Keys(email)),
+		emails.Lower(email)).
 		Scan(append(c.columns(), &c.passwordHash)...)
 	return c, sqldb.Missing(err, nil)
 }
@@ -65,8 +69,10 @@ func scanUser(row *sql.Row) (u User, err error) {
 
 // insertUser returns ErrEmailTaken if an account has the address.
 func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHash string) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Presence, u.Created.UnixMilli())
+	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, "+
+		"find_by_id, find_by_email, requests, on_boards, presence, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests,
+		u.OnBoards, u.Presence, u.Created.UnixMilli())
 	if sqldb.IsDuplicate(err) {
 		return ErrEmailTaken // an id has 71 random bits, so the duplicate is the address
 	}
@@ -75,7 +81,8 @@ func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHas
 
 // updateUser stores what the owner may change, see [Change], and increments the version of the row.
 func updateUser(ctx context.Context, tx *sqldb.Tx, u User) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, find_by_email = ?, requests = ?, on_boards = ?, presence = ?, version = version + 1 WHERE id = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, "+
+		"find_by_email = ?, requests = ?, on_boards = ?, presence = ?, version = version + 1 WHERE id = ?",
 		u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Presence, u.ID)
 	return err
 }
@@ -106,7 +113,8 @@ func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err 
 	seen := make(map[ID]bool, n)
 	before := int64(math.MaxInt64)
 	for scanned := 0; len(ids) < n && scanned < 10*n; scanned += activePage {
-		rows, err := q.QueryContext(ctx, "SELECT user_id, refresh_expires FROM sessions WHERE refresh_expires < ? ORDER BY refresh_expires DESC LIMIT ?", before, activePage)
+		rows, err := q.QueryContext(ctx, "SELECT user_id, refresh_expires FROM sessions WHERE refresh_expires < ? ORDER BY refresh_expires "+
+			"DESC LIMIT ?", before, activePage)
 		got := 0
 		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var id ID
@@ -130,7 +138,8 @@ func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err 
 func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]civil.Clock) error {
 	const columns = "id, zone, zone_next, zone_from"
 	if len(ids) >= minRangeIDs && slices.IsSortedFunc(ids, ID.Compare) {
-		rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", ids[0], ids[len(ids)-1], 4*len(ids))
+		rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", ids[0], ids[len(ids)-1],
+			4*len(ids))
 		n, rest := 0, ids
 		err = eachClock(rows, err, func(id ID, c civil.Clock) {
 			n++
@@ -191,7 +200,8 @@ func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 const sweepChunk = 1000
 
 // ErrStore reports that SQL is unavailable.
-var ErrStore = errs.New(errs.Unavailable, "accounts.store_away", "Accounts cannot be reached right now. Please try again.").Retry(2 * time.Second)
+var ErrStore = errs.New(errs.Unavailable, "accounts.store_away",
+	"Accounts cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
 // asKind maps errors of the engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }

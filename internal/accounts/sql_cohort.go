@@ -20,7 +20,8 @@ func RegisteredBetween(ctx context.Context, q sqldb.Querier, from, until time.Ti
 	if after.User.IsZero() {
 		after.Created = from.UnixMilli() // every id is larger than the zero id
 	}
-	rows, err := q.QueryContext(ctx, "SELECT id, created FROM users WHERE (created > ? OR created = ? AND id > ?) AND created >= ? AND created < ? ORDER BY created, id LIMIT ?",
+	rows, err := q.QueryContext(ctx, "SELECT id, created FROM users WHERE (created > ? OR created = ? AND id > ?) AND created >= ? AND "+
+		"created < ? ORDER BY created, id LIMIT ?",
 		after.Created, after.Created, after.User, after.Created, until.UnixMilli(), n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Registered, err error) {
 		err = rows.Scan(&r.User, &r.Created)

@@ -51,6 +51,7 @@ func hasSessionRow(ctx context.Context, q sqldb.Querier, user ID, device DeviceI
 // addressOf returns the address of its account in the owner's spelling, or "" if there is no account or it belongs to
 // except.
 func addressOf(ctx context.Context, q sqldb.Querier, email, except string) (owners string, err error) {
-	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key IN (?) AND id <> ?", bun.List(emails.Keys(email)), except).Scan(&owners)
+	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key IN (?) AND id <> ?", bun.List(emails.Keys(email)),
+		except).Scan(&owners)
 	return owners, sqldb.Missing(err, nil)
 }

@@ -117,7 +117,8 @@ func (d Directory) List(ctx context.Context, after ID, n int) (_ []Account, err 
 // case. It scans all accounts.
 func (d Directory) Search(ctx context.Context, text string, after ID, n int) (_ []Account, err error) {
 	defer errs.Wrap(&err, "accounts.Search")
-	return d.accounts(ctx, "id > ? AND (id = ? OR erased >= 0 AND (INSTR(LOWER(email), LOWER(?)) = 1 OR INSTR(LOWER(name), LOWER(?)) > 0)) ORDER BY id LIMIT ?",
+	return d.accounts(ctx, "id > ? AND (id = ? OR erased >= 0 AND (INSTR(LOWER(email), LOWER(?)) = 1 OR INSTR(LOWER(name), LOWER(?)) > 0)) "+
+		"ORDER BY id LIMIT ?",
 		after, text, text, text, n)
 }
 
@@ -276,7 +277,8 @@ func endEvery(ctx context.Context, tx *sqldb.Tx, user ID) ([]DeviceID, error) {
 // letters.
 func (d Directory) Unapplied(ctx context.Context, user ID) (waiting, dead int, err error) {
 	defer errs.Wrap(&err, "accounts.Unapplied %s", user)
-	err = d.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(1 - dead), 0), COALESCE(SUM(dead), 0) FROM outbox WHERE topic = ? AND msg_key = ?", TopicChanged, user).
+	err = d.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(1 - dead), 0), COALESCE(SUM(dead), 0) FROM outbox WHERE topic = ? AND msg_key = ?",
+		TopicChanged, user).
 		Scan(&waiting, &dead)
 	return waiting, dead, asKind(err)
 }

@@ -30,9 +30,11 @@ func insertExternal(ctx context.Context, tx *sqldb.Tx, external []string, users 
 	args := make([]any, 0, 13*len(external))
 	for _, id := range external {
 		u := users[id]
-		args = append(args, u.ID, id, "", externalEmail+u.ID.String(), u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.Requests, u.OnBoards, u.Presence, u.Created.UnixMilli())
+		args = append(args, u.ID, id, "", externalEmail+u.ID.String(), u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID,
+			u.Requests, u.OnBoards, u.Presence, u.Created.UnixMilli())
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, external_id, email, email_key, name, bio, zone, zone_next, zone_from, find_by_id, requests, on_boards, presence, created) VALUES "+sqldb.Tuples(14, len(external)), args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, external_id, email, email_key, name, bio, zone, zone_next, zone_from, "+
+		"find_by_id, requests, on_boards, presence, created) VALUES "+sqldb.Tuples(14, len(external)), args...)
 	return err
 }
 

@@ -55,7 +55,8 @@ func selectBanReason(ctx context.Context, q sqldb.Querier, id ID) (reason string
 
 // selectDue returns up to n accounts to erase, longest due first.
 func selectDue(ctx context.Context, q sqldb.Querier, now time.Time, n int) ([]ID, error) {
-	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM users WHERE erased > 0 AND erased <= ? ORDER BY erased LIMIT ?", now.UnixMilli(), n))
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM users WHERE erased > 0 AND erased <= ? ORDER BY erased LIMIT ?",
+		now.UnixMilli(), n))
 }
 
 // selectErased returns the erased accounts of up to idsPerStatement ids.

@@ -17,7 +17,8 @@ func NewUser(email, name, zone string) (u User, err error) {
 	if err != nil {
 		return User{}, err
 	}
-	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends}
+	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}, FindByID: true, Requests: true,
+		OnBoards: true, Presence: ToFriends}
 	if u.Name, err = cleanName(name); err != nil {
 		return User{}, err
 	}
@@ -32,7 +33,8 @@ func InsertUsers(ctx context.Context, tx *sqldb.Tx, users []User) error {
 		for _, u := range chunk {
 			args = append(args, u.ID, u.Email, emails.Key(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+sqldb.Tuples(8, len(chunk)), args...)
+		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+
+			sqldb.Tuples(8, len(chunk)), args...)
 		if sqldb.IsDuplicate(err) {
 			return ErrEmailTaken
 		}

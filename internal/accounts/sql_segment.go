@@ -55,7 +55,8 @@ type Reader struct {
 func (s Segment) Readers(ctx context.Context, q sqldb.Querier, after ID, n int) (_ []Reader, err error) {
 	defer errs.Wrap(&err, "accounts.Readers")
 	where, args := s.where()
-	rows, err := q.QueryContext(ctx, "SELECT u.id, u.lang FROM users u WHERE u.id > ? AND "+where+" ORDER BY u.id LIMIT ?", append(append([]any{after}, args...), n)...)
+	rows, err := q.QueryContext(ctx, "SELECT u.id, u.lang FROM users u WHERE u.id > ? AND "+where+" ORDER BY u.id LIMIT ?",
+		append(append([]any{after}, args...), n)...)
 	return sqldb.Collect(rows, err, scanReader)
 }
 

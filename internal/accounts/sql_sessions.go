@@ -54,7 +54,8 @@ type rotation struct {
 
 // selectRotation returns false if there is no such session; lock is "" or a clause.
 func selectRotation(ctx context.Context, q sqldb.Querier, user ID, device DeviceID, lock string) (r rotation, found bool, err error) {
-	err = q.QueryRowContext(ctx, "SELECT refresh_hash, prev_refresh_hash, prev_until, nonce, access_expires FROM sessions WHERE user_id = ? AND device_id = ?"+lock, user, device).
+	err = q.QueryRowContext(ctx, "SELECT refresh_hash, prev_refresh_hash, prev_until, nonce, access_expires FROM sessions WHERE user_id = "+
+		"? AND device_id = ?"+lock, user, device).
 		Scan(&r.hash, &r.prevHash, (*millis)(&r.prevUntil), &r.nonce, (*millis)(&r.accessExpires))
 	if errors.Is(err, sql.ErrNoRows) {
 		return rotation{}, false, nil
@@ -73,7 +74,8 @@ func recordReplay(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, u
 
 // restartReplay extends the replay window of a rotated session to until, unless the session was used since.
 func restartReplay(ctx context.Context, db *sqldb.DB, s sessionRow, until time.Time) error {
-	_, err := db.ExecContext(ctx, "UPDATE sessions SET prev_until = ? WHERE "+asRotated, until.UnixMilli(), s.user, s.Device, s.nonce, s.Used.UnixMilli())
+	_, err := db.ExecContext(ctx, "UPDATE sessions SET prev_until = ? WHERE "+asRotated, until.UnixMilli(), s.user, s.Device, s.nonce,
+		s.Used.UnixMilli())
 	return err
 }
 
@@ -99,7 +101,8 @@ func selectAccess(ctx context.Context, q sqldb.Querier, user ID, device DeviceID
 
 // selectSurplus returns the devices beyond the keep last used ones.
 func selectSurplus(ctx context.Context, q sqldb.Querier, user ID, keep int) ([]DeviceID, error) {
-	return sqldb.Column[DeviceID](q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? ORDER BY used DESC, created DESC, device_id LIMIT 1000 OFFSET ?", user, keep))
+	return sqldb.Column[DeviceID](q.QueryContext(ctx,
+		"SELECT device_id FROM sessions WHERE user_id = ? ORDER BY used DESC, created DESC, device_id LIMIT 1000 OFFSET ?", user, keep))
 }
 
 // selectDevices returns the devices of the user except one.
@@ -109,7 +112,8 @@ func selectDevices(ctx context.Context, q sqldb.Querier, user ID, except DeviceI
 
 // lockDevices is selectDevices that locks the rows until tx ends.
 func lockDevices(ctx context.Context, tx *sqldb.Tx, user ID, except DeviceID) ([]DeviceID, error) {
-	return sqldb.Column[DeviceID](tx.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?"+tx.Dialect().ForUpdate(), user, except))
+	return sqldb.Column[DeviceID](tx.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?"+
+		tx.Dialect().ForUpdate(), user, except))
 }
 
 // deleteSessions returns the number of deleted sessions.
@@ -122,7 +126,8 @@ func deleteSessions(ctx context.Context, tx *sqldb.Tx, user ID, devices []Device
 
 // selectSessions returns the sessions that are alive at now, at most Config.Devices.
 func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time) ([]Session, error) {
-	rows, err := q.QueryContext(ctx, "SELECT device_id, name, agent, ip, created, used FROM sessions WHERE user_id = ? AND refresh_expires > ?",
+	rows, err := q.QueryContext(ctx,
+		"SELECT device_id, name, agent, ip, created, used FROM sessions WHERE user_id = ? AND refresh_expires > ?",
 		user, now.UnixMilli())
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (s Session, err error) {
 		err = rows.Scan(&s.Device, &s.Name, &s.Agent, &s.IP, (*millis)(&s.Created), (*millis)(&s.Used))
@@ -169,7 +174,8 @@ func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.
 		keys[i], args = u.key, append(args, u.key.B, u.at)
 	}
 	where, condArgs := keyCondition(keys)
-	_, err := db.ExecContext(ctx, "UPDATE sessions SET used = CASE device_id "+strings.Repeat("WHEN ? THEN ? ", len(batch))+"ELSE used END WHERE "+where+" AND used < ?",
+	_, err := db.ExecContext(ctx, "UPDATE sessions SET used = CASE device_id "+strings.Repeat("WHEN ? THEN ? ", len(batch))+
+		"ELSE used END WHERE "+where+" AND used < ?",
 		append(append(args, condArgs...), before.UnixMilli())...)
 	return err
 }

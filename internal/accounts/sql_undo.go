@@ -7,21 +7,24 @@ import (
 )
 
 func insertUndo(ctx context.Context, tx *sqldb.Tx, u undo, expires int64) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO email_undos (token_hash, user_id, email, at, expires) VALUES (?, ?, ?, ?, ?)", u.tokenHash, u.user, u.email, u.at, expires)
+	_, err := tx.ExecContext(ctx, "INSERT INTO email_undos (token_hash, user_id, email, at, expires) VALUES (?, ?, ?, ?, ?)", u.tokenHash,
+		u.user, u.email, u.at, expires)
 	return err
 }
 
 // selectUndo returns ErrUndo for a token that undoes nothing.
 func selectUndo(ctx context.Context, q sqldb.Querier, tokenHash string) (u undo, err error) {
 	u.tokenHash = tokenHash
-	err = q.QueryRowContext(ctx, "SELECT user_id, email, at FROM email_undos WHERE token_hash = ? AND expires > ?", tokenHash, q.Now().UnixMilli()).
+	err = q.QueryRowContext(ctx, "SELECT user_id, email, at FROM email_undos WHERE token_hash = ? AND expires > ?", tokenHash,
+		q.Now().UnixMilli()).
 		Scan(&u.user, &u.email, &u.at)
 	return u, sqldb.Missing(err, ErrUndo)
 }
 
 // consumeUndo deletes the undo of that change and of later ones. All but one of many callers get ErrUndo.
 func consumeUndo(ctx context.Context, tx *sqldb.Tx, u undo) error {
-	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM email_undos WHERE token_hash = ? AND expires > ?", u.tokenHash, tx.Now().UnixMilli()))
+	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM email_undos WHERE token_hash = ? AND expires > ?", u.tokenHash,
+		tx.Now().UnixMilli()))
 	if err == nil && !ok {
 		err = ErrUndo
 	}

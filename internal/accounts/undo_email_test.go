@@ -160,7 +160,8 @@ func TestUndo_RestoresTheOldAddress(t *testing.T) {
 				t.Errorf("by password: got %v, want ErrCredentials", err)
 			}
 		}
-		if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: w.code("ann@example.org", "login"), IP: "192.0.2.1"}); err != nil {
+		if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: w.code("ann@example.org", "login"),
+			IP: "192.0.2.1"}); err != nil {
 			t.Errorf("the owner, by code: %v", err)
 		}
 		if _, err := w.Login(t.Context(), Login{Email: "eve@example.org", Code: "000000", IP: "192.0.2.7"}); !errors.Is(err, ErrCredentials) {
@@ -175,7 +176,9 @@ func TestUndo_RestoresTheOldAddress(t *testing.T) {
 			}
 		}
 		events, _, err := trail.Page(t.Context(), w.db, a.User.ID.String(), "", 10)
-		if err != nil || !slices.ContainsFunc(events, func(e trail.Event) bool { return e.Kind == trail.EmailUndone && e.ClientNet == "192.0.2.1" }) {
+		if err != nil || !slices.ContainsFunc(events, func(e trail.Event) bool {
+			return e.Kind == trail.EmailUndone && e.ClientNet == "192.0.2.1"
+		}) {
 			t.Errorf("kept: %+v, %v", events, err)
 		}
 	})

@@ -13,7 +13,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-var errNotAlone = errors.New("another server with a Redis of its own runs on this database, and neither would hear of what the other does: stop that one, or name the same Redis server in redis for both")
+var errNotAlone = errors.New("another server with a Redis of its own runs on this database, and neither would hear of what the other " +
+	"does: stop that one, or name the same Redis server in redis for both")
 
 // CheckThere returns an error if the node is a gateway alone and its database file is missing. Such a node uses the
 // database of other nodes, and with a misspelled folder it would create an empty one.
@@ -28,7 +29,8 @@ func (c Config) CheckThere() error {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	return &config.Fault{Key: "data", Text: fmt.Sprintf("there is no database at %s: a node with the role gateway alone uses the one of the other nodes. Name their folder in data, or their database in sql", path)}
+	return &config.Fault{Key: "data", Text: fmt.Sprintf("there is no database at %s: a node with the role gateway alone uses the one of "+
+		"the other nodes. Name their folder in data, or their database in sql", path)}
 }
 
 // Alone locks the SQLite database of a server that has its own Redis, so that no second server uses it. The caller

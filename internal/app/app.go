@@ -133,7 +133,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err != nil {
 		return nil, cfg.withSource(err)
 	}
-	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Dial: cfg.DialRedis, Log: log}); err != nil {
+	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Dial: cfg.DialRedis,
+		Log: log}); err != nil {
 		return nil, err
 	}
 	watch := obs.NewRedis(a.redis)
@@ -146,7 +147,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.bus = events.NewBus(a.redis, a.node, log)
 	a.reg.MustRegister(obs.NewBus(a.bus.Nodes()), a.bus.Metrics())
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus.Nodes(), Node: id, Version: obs.Build().Version,
-		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Sockets: a.openSockets, Ordered: a.ordered, Lapsed: a.bus.TakenForDead, Settings: cfg.Cluster})
+		Roles: cfg.allRoles(), Metrics: a.reg, Log: log, Sockets: a.openSockets, Ordered: a.ordered, Lapsed: a.bus.TakenForDead,
+		Settings: cfg.Cluster})
 	a.bus.SetLive(a.liveNodes)
 	counts := obs.NewCaches(a.reg)
 	a.drops = drops.New(a.db, Cached(), log)
@@ -160,12 +162,15 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	studio := picture.New(0) // all pictures share its memory
 	if a.accounts, err = accounts.New(accounts.Config{
 		Studio: studio,
-		DB:     a.db, Redis: a.redis, Limiter: limiter, Hooks: a.hooks, Caches: a.caches, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Previous: previous, PasswordCost: cfg.PasswordCost, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		DB:     a.db, Redis: a.redis, Limiter: limiter, Hooks: a.hooks, Caches: a.caches, DropsPending: a.drops.Pending, Bus: a.bus,
+		Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Previous: previous, PasswordCost: cfg.PasswordCost,
+		Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 		Notify: a.notify,
 	}); err != nil {
 		return nil, err
 	}
-	if a.notices, err = notices.New(notices.Config{DB: a.db, Bus: a.bus, People: a.accounts, EnqueuePushes: a.pushNotices, Settings: cfg.Notices, Log: log}); err != nil {
+	if a.notices, err = notices.New(notices.Config{DB: a.db, Bus: a.bus, People: a.accounts, EnqueuePushes: a.pushNotices, Settings: cfg.Notices,
+		Log: log}); err != nil {
 		return nil, err
 	}
 	a.keys = servicekeys.New(a.db, a.accounts, log)
@@ -182,22 +187,31 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.groups, err = groups.New(groups.Config{
 		Notices: a.notices,
 		Hooks:   a.hooks,
-		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Studio: studio, Settings: cfg.Groups, Log: log,
+		DB:      a.db, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, People: a.accounts, Friends: a.social, Studio: studio,
+		Settings: cfg.Groups, Log: log,
 	}); err != nil {
 		return nil, err
 	}
-	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now, Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
+	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now,
+		Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
 		return nil, err
 	}
 	maySubscribe := func(ctx context.Context, user, channel string) error { return a.rooms.MaySubscribe(ctx, user, channel) } // created below
-	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, MaySubscribe: maySubscribe, Secret: key, Previous: previous, Data: cfg.Data, OpenLater: !cfg.does(roleAPI) && !cfg.does(roleWorker), Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
+	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social,
+		MaySubscribe: maySubscribe, Secret: key, Previous: previous, Data: cfg.Data, OpenLater: !cfg.does(roleAPI) && !cfg.does(roleWorker),
+		Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
-	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Hooks: a.hooks, Log: log, Settings: cfg.Chats})
+	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node,
+		Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Hooks: a.hooks, Log: log,
+		Settings: cfg.Chats})
 	a.transfers.Serve(a.messages)
 	a.groups.Follow(a.messages)
-	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts, Friends: a.social, Metrics: a.reg, Log: log})
-	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Notices: a.notices, Secret: key, Previous: previous, Origin: origin, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
+	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts,
+		Friends: a.social, Metrics: a.reg, Log: log})
+	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Notices: a.notices,
+		Secret: key, Previous: previous, Origin: origin, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(),
+		Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
 		return nil, err
 	}
 	_, err = a.push.Key(ctx)       // stores the key, so that no read of it writes
@@ -210,20 +224,27 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
-	if a.live, err = live.New(live.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Address: func() string { return a.cluster.Self().Address },
+	if a.live, err = live.New(live.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node,
+		Address: func() string {
+			return a.cluster.Self().Address
+		},
 		People: a.accounts, MaySubscribe: maySubscribe,
-		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Previous: previous, Metrics: a.reg, Log: log, Settings: cfg.liveSettings()}); err != nil {
+		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Previous: previous, Metrics: a.reg, Log: log,
+		Settings: cfg.liveSettings()}); err != nil {
 		return nil, err
 	}
 	var roomLimiter *ratelimit.Limiter
 	if cfg.Limits {
 		roomLimiter = limiter
 	}
-	if a.rooms, err = rooms.New(ctx, rooms.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Nodes: a.liveNodes,
-		People: a.accounts, Blocks: a.social, Files: a.transfers, Streams: a.live, Passwords: a.accounts.Passwords(), Limiter: roomLimiter, Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
+	if a.rooms, err = rooms.New(ctx, rooms.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus,
+		Node: a.node, Nodes: a.liveNodes,
+		People: a.accounts, Blocks: a.social, Files: a.transfers, Streams: a.live, Passwords: a.accounts.Passwords(), Limiter: roomLimiter,
+		Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
 		return nil, err
 	}
-	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Hooks: a.hooks, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
+	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social,
+		Hooks: a.hooks, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})
 	a.bus.SetBehind(func() bool { return a.checkin.Behind() || a.messages.Behind() })
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
@@ -247,7 +268,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		return leases.Run(ctx, jobKeys, a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}
-	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(), a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.live.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
+	jobs := slices.Concat(a.accounts.Jobs(), a.keys.Jobs(), a.notices.Jobs(), a.push.Jobs(), a.social.Jobs(), a.groups.Jobs(),
+		a.presence.Jobs(), a.activity.Jobs(), a.transfers.Jobs(), a.live.Jobs(), a.rooms.Jobs(), a.checkin.Jobs(), a.housekeeping(watch))
 	if !cfg.does(roleWorker) { // each node runs its own upkeep in every role
 		jobs = slices.DeleteFunc(jobs, func(j worker.Job) bool { return j.Singleton })
 	}
@@ -302,7 +324,8 @@ func (a *App) newQueues() error {
 	for _, b := range a.hooks.Batches() {
 		topics = append(topics, b.Topics...)
 	}
-	return errors.Join(add(streams, handlers, slices.Concat(a.checkin.Batches(), a.hooks.Batches())...), add(outbox, followed, append(a.push.Batches(), queue.Relay(topics, streams))...))
+	return errors.Join(add(streams, handlers, slices.Concat(a.checkin.Batches(), a.hooks.Batches())...),
+		add(outbox, followed, append(a.push.Batches(), queue.Relay(topics, streams))...))
 }
 
 func (a *App) mailer() (mail.Sender, error) {
@@ -373,7 +396,8 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		supervise.Part{Name: "http", Grace: a.cfg.handover() + 15*time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
 			a.serves()
-			a.log.Info("listening", "addr", ln.Addr().String(), "node", a.node, "version", obs.Build().Version, "sql", a.db.String(), "redis", a.redis.Mode())
+			a.log.Info("listening", "addr", ln.Addr().String(), "node", a.node, "version", obs.Build().Version, "sql", a.db.String(), "redis",
+				a.redis.Mode())
 			ready()
 			ctx, end := a.drain.handingOver(ctx, a.cfg.handover())
 			defer end()

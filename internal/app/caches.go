@@ -31,7 +31,8 @@ func (s CacheSettings) Validate() error {
 	config.Defaults(&s)
 	return errors.Join(
 		config.Refuse(s.Entries < -1, "entries", "%d is not -1 or more", s.Entries),
-		config.Refuse(s.MaxStale < leastStale, "max_stale", "%s is less than %s: nodes hear of changes each 100ms, and one may be missed", s.MaxStale, leastStale),
+		config.Refuse(s.MaxStale < leastStale, "max_stale", "%s is less than %s: nodes hear of changes each 100ms, and one may be missed",
+			s.MaxStale, leastStale),
 		config.Refuse(s.Budget < 0 || s.Budget > 5*time.Second, "budget", "%s is not between 0 and 5s", s.Budget),
 		config.Refuse(s.Loads < 0, "loads", "%d is less than 0", s.Loads),
 		config.Refuse(s.Warm < 0 || s.Warm > MostWarm, "warm", "%d is not between 0 and %d", s.Warm, MostWarm))

@@ -11,7 +11,8 @@ import (
 // whole builds every part of a node, which serves no requests.
 func whole(t *testing.T, redis string) *App {
 	t.Helper()
-	a, err := New(t.Context(), Config{Data: t.TempDir(), Redis: redis, SQL: "sqlite", KeyPrefix: "stoa", Dev: "true"}, slog.New(slog.DiscardHandler))
+	a, err := New(t.Context(), Config{Data: t.TempDir(), Redis: redis, SQL: "sqlite", KeyPrefix: "stoa", Dev: "true"},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

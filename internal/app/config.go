@@ -112,10 +112,14 @@ func (c Config) Validate() error {
 		config.Refuse(badSQL != nil, "sql", "%v", badSQL),
 		config.Refuse(c.Redis == "", "redis", "nothing is named: embedded is the one inside"),
 		config.Refuse(badRedis != nil, "redis", "%v", badRedis),
-		config.Refuse(!isFile && c.SQLConns != 0 && c.SQLConns < leastConns, "sql_conns", "%d is less than %d: what reads a whole table holds a connection while it asks for more with another one, and several do so at once", c.SQLConns, leastConns),
+		config.Refuse(!isFile && c.SQLConns != 0 && c.SQLConns < leastConns, "sql_conns",
+			"%d is less than %d: what reads a whole table holds a connection while it asks for more with another one, and several do so at once",
+			c.SQLConns, leastConns),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
-		config.Refuse(c.Activity.Approximate() && c.Redis == "embedded", "activity.count", "the embedded Redis counts exactly; name a Redis server in redis, or use exact"),
-		config.Refuse(c.Accounts.SignIn != "" && c.Accounts.SignIn != accounts.SignInOwn && !c.JWT.On(), "accounts.sign_in", "%s needs the key by which tokens are checked: jwt.secret, jwt.jwks_url or jwt.jwks_file", c.Accounts.SignIn),
+		config.Refuse(c.Activity.Approximate() && c.Redis == "embedded", "activity.count",
+			"the embedded Redis counts exactly; name a Redis server in redis, or use exact"),
+		config.Refuse(c.Accounts.SignIn != "" && c.Accounts.SignIn != accounts.SignInOwn && !c.JWT.On(), "accounts.sign_in",
+			"%s needs the key by which tokens are checked: jwt.secret, jwt.jwks_url or jwt.jwks_file", c.Accounts.SignIn),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"),
 		config.Refuse(c.SecretPrevious != "" && len(c.SecretPrevious) < 32, "secret_previous", "a secret has at least 32 characters"))
@@ -163,7 +167,8 @@ func isAddress(s string) bool {
 // ValidateServer returns faults that prevent a server from starting, but no other command.
 func (c Config) ValidateServer() error {
 	if c.needsMailServer() && c.SMTP.Host == "" {
-		return &config.Fault{Key: "smtp.host", Text: "without a mail server nobody can sign up; set one, or dev = true to show mails on this machine instead"}
+		return &config.Fault{Key: "smtp.host", Text: "without a mail server nobody can sign up; set one, or dev = true to show mails on this " +
+			"machine instead"}
 	}
 	return nil
 }
@@ -220,7 +225,8 @@ func (c Config) Warnings() []string {
 	if !c.Development() {
 		return nil
 	}
-	return []string{"development mode is on: the server sends no mail and shows all mails, with their codes, to every program on this machine at /dev/mail; set smtp.host, or dev = false, where other people use the server"}
+	return []string{"development mode is on: the server sends no mail and shows all mails, with their codes, to every program on this " +
+		"machine at /dev/mail; set smtp.host, or dev = false, where other people use the server"}
 }
 
 // The roles of a node.
@@ -272,7 +278,8 @@ func (c Config) checkMode() error {
 	case c.Checkin.Mode != checkin.RedisFirst:
 		return nil
 	case !strings.Contains(c.Redis, "://"):
-		return &config.Fault{Key: "checkin.mode", Text: "the " + c.Redis + " Redis would lose check-ins when the server stops; use durable, or name a Redis server that keeps an append-only file in redis"}
+		return &config.Fault{Key: "checkin.mode", Text: "the " + c.Redis +
+			" Redis would lose check-ins when the server stops; use durable, or name a Redis server that keeps an append-only file in redis"}
 	case c.Checkin.Replicas > 0 && strings.HasPrefix(c.Redis, "redis-cluster://"):
 		return &config.Fault{Key: "checkin.replicas", Text: "replicas cannot be waited for on a cluster"}
 	}
@@ -285,7 +292,8 @@ func (c Config) checkQueue() error {
 	case c.Queue == queueSQL, c.Queue == queueRedis && strings.Contains(c.Redis, "://"):
 		return nil
 	case c.Queue == queueRedis:
-		return &config.Fault{Key: "queue", Text: "the " + c.Redis + " Redis would lose its messages when the server stops; use sql, or name a Redis server in redis"}
+		return &config.Fault{Key: "queue", Text: "the " + c.Redis +
+			" Redis would lose its messages when the server stops; use sql, or name a Redis server in redis"}
 	case isURL && (scheme == "amqp" || scheme == "amqps" || scheme == "kafka"):
 		return &config.Fault{Key: "queue", Text: scheme + ":// is not built in yet; use sql or redis"}
 	}

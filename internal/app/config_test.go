@@ -117,7 +117,8 @@ func TestOrigins_AreParsedAsTheyAreLoaded(t *testing.T) {
 		}
 	}
 	var cfg Config
-	if _, err := config.Load(&cfg, config.Sources{Env: []string{"STOA_PUBLIC_URL=https://münchen.example:443"}}); err != nil || cfg.page() != "https://xn--mnchen-3ya.example" {
+	if _, err := config.Load(&cfg, config.Sources{Env: []string{"STOA_PUBLIC_URL=https://münchen.example:443"}}); err != nil ||
+		cfg.page() != "https://xn--mnchen-3ya.example" {
 		t.Errorf("public_url: got %q, %v", cfg.page(), err)
 	}
 	for _, given := range []string{"capacitor://localhost", "https://*.example.org", "https://stoa.example.org/"} {

@@ -143,7 +143,8 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 	if check.Fault == "" && have >= settingsSince {
 		previous, err := previousSecret(c)
 		if err != nil {
-			return []Check{check, {Setting: "secret_previous", Fault: err.Error(), Do: "remove the file if no rotation is under way, or restore it from a backup"}}
+			return []Check{check, {Setting: "secret_previous", Fault: err.Error(),
+				Do: "remove the file if no rotation is under way, or restore it from a backup"}}
 		}
 		if agreed, err := c.secretAgrees(ctx, db, previous); err != nil {
 			return fault(err)
@@ -239,7 +240,8 @@ func (c Config) connectSMTP(ctx context.Context) []Check {
 		check.Fault, check.Away = err.Error(), network || errors.Is(err, context.DeadlineExceeded)
 		check.Do = "correct smtp.user, smtp.password and smtp.tls to what the server wants"
 		if check.Away {
-			check.Do = "correct smtp.host and smtp.port, and smtp.tls, which must be how that port is spoken to; look whether a firewall lies between"
+			check.Do = "correct smtp.host and smtp.port, and smtp.tls, which must be how that port is spoken to; look whether a firewall lies " +
+				"between"
 		}
 		return []Check{check}
 	}
@@ -335,7 +337,8 @@ func checkListen(ctx context.Context, setting, addr string) []Check {
 		err = ln.Close()
 	}
 	if err != nil {
-		check.Fault, check.Do = err.Error(), "stop what listens there (a running stoa serve does), or name an address of this machine with another port"
+		check.Fault, check.Do = err.Error(), "stop what listens there (a running stoa serve does), or name an address of this machine with "+
+			"another port"
 	}
 	return []Check{check}
 }

@@ -94,13 +94,18 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 		{"the mail server's port is dead", smtp(closed), "smtp.host", "refused", true, true},
 		{"the mail server says nothing", smtp(hole), "smtp.host", "deadline", true, true},
 		{"the mail server is none", smtp(talker(t, func(c net.Conn) { fmt.Fprint(c, "554 go away\r\n") })), "smtp.host", "554", true, false},
-		{"the folder is a file", func(c *Config) { c.Data = file; c.SQL = "sqlite:" + filepath.Join(t.TempDir(), "x.db") }, "data", "no folder", true, false},
+		{"the folder is a file", func(c *Config) {
+			c.Data = file
+			c.SQL = "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+		}, "data", "no folder", true, false},
 		{"the folder comes later", func(c *Config) { c.Data = filepath.Join(c.Data, "later", "still") }, "data", "not there yet", false, false},
 		{"the folder is for files alone", func(c *Config) { c.Data, c.Secret = file, strings.Repeat("s", 32) }, "data", "no folder", true, false},
 		{"no folder is needed", func(c *Config) {
 			c.Data, c.Secret, c.Files.Storage = file, strings.Repeat("s", 32), "s3://KEY:hunter2@example.org/bucket"
 		}, "data", "not tried", false, false},
-		{"the server of files is dead", func(c *Config) { c.Files.Storage = "s3://KEY:hunter2@" + closed + "/bucket?tls=false&region=x" }, "files.storage", "refused", true, false},
+		{"the server of files is dead", func(c *Config) {
+			c.Files.Storage = "s3://KEY:hunter2@" + closed + "/bucket?tls=false&region=x"
+		}, "files.storage", "refused", true, false},
 		{"the folder of files is a file", func(c *Config) { c.Files.Storage = "folder:" + file }, "files.storage", "no folder", true, false},
 		{"the port is taken", func(c *Config) { c.Addr = hole }, "addr", "in use", true, false},
 		{"the operators' port is taken", func(c *Config) { c.AdminAddr = hole }, "admin_addr", "in use", true, false},
@@ -202,7 +207,8 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 			if err := os.WriteFile(previous, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if checks := rotated.Connect(t.Context(), time.Minute); checks[1].Setting != "secret_previous" || !strings.Contains(checks[1].Fault, previous) {
+			if checks := rotated.Connect(t.Context(), time.Minute); checks[1].Setting != "secret_previous" ||
+				!strings.Contains(checks[1].Fault, previous) {
 				t.Errorf("an empty secret_previous: %+v", checks)
 			}
 			cfg.Secret = strings.Repeat("a", 32)
@@ -249,12 +255,14 @@ func TestADatabaseThatTakesNoWritesIsTold(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
 	admin := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
-	for _, statement := range []string{"CREATE USER stoa@127.0.0.1", "GRANT ALL ON `stoa\\_%`.* TO stoa@127.0.0.1", "SET GLOBAL read_only = 1"} {
+	for _, statement := range []string{"CREATE USER stoa@127.0.0.1", "GRANT ALL ON `stoa\\_%`.* TO stoa@127.0.0.1",
+		"SET GLOBAL read_only = 1"} {
 		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: strings.Replace(server.URL, "root@", "stoa@", 1), KeyPrefix: "stoa", Dev: "true"}
+	cfg := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: strings.Replace(server.URL, "root@", "stoa@", 1),
+		KeyPrefix: "stoa", Dev: "true"}
 	takesNone := func(how string) {
 		t.Helper()
 		check := cfg.Connect(t.Context(), time.Minute)[0]
@@ -289,7 +297,8 @@ func TestADatabaseThatGoesWhileItIsTriedIsAway(t *testing.T) {
 			_, _ = far.Write(packet[:n])
 		}
 	})
-	cfg := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: strings.Replace(server.URL, server.Addr(), goes, 1), KeyPrefix: "stoa", Dev: "true"}
+	cfg := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: strings.Replace(server.URL, server.Addr(), goes, 1),
+		KeyPrefix: "stoa", Dev: "true"}
 	if check := cfg.Connect(t.Context(), time.Minute)[0]; check.OK || !check.Away || !strings.Contains(check.Do, "start the database") {
 		t.Errorf("%+v", check)
 	}
@@ -303,7 +312,8 @@ func TestConnect_StatementLogHasACure(t *testing.T) {
 	server.RestartWith(t, "--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT")
 	c := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: server.URL, KeyPrefix: "stoa", Dev: "true"}
 	for _, check := range c.Connect(t.Context(), time.Minute) {
-		if check.Setting == "sql" && (check.OK || check.Away || !strings.Contains(check.Fault, "binlog_format") || !strings.Contains(check.Do, "binlog_format = ROW")) {
+		if check.Setting == "sql" && (check.OK || check.Away || !strings.Contains(check.Fault, "binlog_format") ||
+			!strings.Contains(check.Do, "binlog_format = ROW")) {
 			t.Errorf("got %+v, want a fault with its cure", check)
 		}
 	}

@@ -40,7 +40,8 @@ func TestACopyThatBeginsDuringTheMigrationsKeepsAServerFromStarting(t *testing.T
 	}
 	started := make(chan error, 1)
 	go func() {
-		a, err := New(t.Context(), Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: url, KeyPrefix: "stoa", Dev: "true"}, slog.New(slog.DiscardHandler))
+		a, err := New(t.Context(), Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: url, KeyPrefix: "stoa", Dev: "true"},
+			slog.New(slog.DiscardHandler))
 		if err == nil {
 			err = errors.Join(errors.New("it starts"), a.Close())
 		}
@@ -48,10 +49,12 @@ func TestACopyThatBeginsDuringTheMigrationsKeepsAServerFromStarting(t *testing.T
 	}()
 	eventually.True(t, "the server to wait for the migrations' lock", func() bool {
 		n := 0
-		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT GET_LOCK%'").Scan(&n)
+		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE "+
+			"'SELECT GET_LOCK%'").Scan(&n)
 		return err == nil && n > 0
 	})
-	for _, statement := range []string{"CREATE TABLE stoa_copy (name VARCHAR(64) NOT NULL PRIMARY KEY, last_key TEXT NOT NULL, copied BIGINT NOT NULL)", "DO RELEASE_LOCK('" + lock + "')"} {
+	for _, statement := range []string{"CREATE TABLE stoa_copy (name VARCHAR(64) NOT NULL PRIMARY KEY, last_key TEXT NOT NULL, copied " +
+		"BIGINT NOT NULL)", "DO RELEASE_LOCK('" + lock + "')"} {
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,8 @@ func Describe(ctx context.Context) (d Description, err error) {
 		return Description{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	a, err := New(ctx, Config{Data: dir, Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Limits: true}, slog.New(slog.DiscardHandler))
+	a, err := New(ctx, Config{Data: dir, Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Limits: true},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		return Description{}, err
 	}

@@ -73,7 +73,8 @@ func TestTheDescriptionIsFitForGenerators(t *testing.T) {
 	body := func(op string, c content) {
 		t.Helper()
 		for media, m := range c {
-			if media == "application/json" && (len(m.Example) == 0 || strings.Contains(strings.ReplaceAll(string(m.Example), `"kind":"text"`, ""), `:"text"`)) {
+			if media == "application/json" && (len(m.Example) == 0 ||
+				strings.Contains(strings.ReplaceAll(string(m.Example), `"kind":"text"`, ""), `:"text"`)) {
 				t.Errorf("%s: a body has no example of its own, but %s", op, m.Example)
 			}
 		}
@@ -121,7 +122,8 @@ func TestTheDescriptionIsFitForGenerators(t *testing.T) {
 	if got := doc.Components.Schemas["EventCheckinMarked"].Properties["data"].Ref; got != "#/components/schemas/CheckinStatus" {
 		t.Errorf("checkin.marked has %q", got)
 	}
-	if codes := doc.Components.Schemas["Problem"].Properties["code"].Enum; !slices.IsSorted(codes) || !slices.Contains(codes, "auth.token_invalid") || !slices.Contains(codes, "route.unknown") {
+	if codes := doc.Components.Schemas["Problem"].Properties["code"].Enum; !slices.IsSorted(codes) ||
+		!slices.Contains(codes, "auth.token_invalid") || !slices.Contains(codes, "route.unknown") {
 		t.Errorf("codes: %q", codes)
 	}
 }

@@ -27,7 +27,8 @@ func TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = db.Close() })
 		a := &App{log: slog.New(slog.DiscardHandler), drain: newDrain(t.Context())}
-		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](), Metrics: obs.NewRegistry(), Log: a.log})
+		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](),
+			Metrics: obs.NewRegistry(), Log: a.log})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := a.drain.running(ctx, stop)
 
@@ -103,7 +104,8 @@ func TestADrainWhileANodeStartsIsNotForgotten(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = db.Close() })
 		a := &App{log: slog.New(slog.DiscardHandler), drain: newDrain(t.Context())}
-		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](), Metrics: obs.NewRegistry(), Log: a.log})
+		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](),
+			Metrics: obs.NewRegistry(), Log: a.log})
 		ctx, stop := context.WithCancel(t.Context())
 		defer a.drain.running(ctx, stop)()
 		a.ordered(cluster.Order{ID: "1", Drain: true})

@@ -51,7 +51,8 @@ func TestNodesTellWhichKeysTheyUseMost(t *testing.T) {
 	}
 	tell()
 	all, err := HotKeys(ctx, reader)
-	if err != nil || len(all) < 2 || all[0].Key != "stoa:cluster:job:{shared}:fence" || all[0].Family != jobFenceKeys.Pattern || all[1].Key != "stoa:cluster:job:{own}:fence" {
+	if err != nil || len(all) < 2 || all[0].Key != "stoa:cluster:job:{shared}:fence" || all[0].Family != jobFenceKeys.Pattern ||
+		all[1].Key != "stoa:cluster:job:{own}:fence" {
 		t.Errorf("got %+v, %v; want the key that both use, then the other", all, err)
 	}
 	if notes, err := hotKey.At().All(ctx, reader); err != nil || len(notes) != 2 {

@@ -24,7 +24,8 @@ func TestStoredAnswersAreSweptByTheClockTheyExpireBy(t *testing.T) {
 		}
 	})
 	for key, expires := range map[string]time.Time{"over": now, "holds": now.Add(time.Hour)} {
-		if _, err := a.db.ExecContext(t.Context(), "INSERT INTO idempotency_keys (scope, idem_key, request_hash, status, content_type, body, created, claimed, expires) VALUES ('s', ?, 'h', 200, '', '', 0, 0, ?)",
+		if _, err := a.db.ExecContext(t.Context(), "INSERT INTO idempotency_keys (scope, idem_key, request_hash, status, content_type, body, "+
+			"created, claimed, expires) VALUES ('s', ?, 'h', 200, '', '', 0, 0, ?)",
 			key, expires.UnixMilli()); err != nil {
 			t.Fatal(err)
 		}

@@ -40,14 +40,16 @@ func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 // newAPI adds the routes of the node's roles. Every node reports its health.
 func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
 	cfg := web.Config{
-		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, SecretPrevious: previous, Node: a.node, Live: a.liveNodes,
+		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors),
+		ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, SecretPrevious: previous, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, Draining: a.drain.on,
 		MaxSocketsPerNetwork: a.cfg.Gateway.MaxFrom,
 		OpTime:               a.cfg.Webhooks.Before.Longest() + 2*time.Second, // the rest is for SQL and Redis
 		NoDocs:               !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog, Capacity: web.CapacityOf(a.cfg.SQLConns),
 	}
 	if most := a.cfg.Gateway.MaxFrom; a.cfg.does(roleGateway) && cfg.Capacity.Lasting < most {
-		a.log.Warn("web: fewer open files than gateway.max_from needs; raise ulimit -n", "files", cfg.Capacity.Files, "sockets", cfg.Capacity.Lasting, "max_from", most)
+		a.log.Warn("web: fewer open files than gateway.max_from needs; raise ulimit -n", "files", cfg.Capacity.Files, "sockets",
+			cfg.Capacity.Lasting, "max_from", most)
 	}
 	if a.cfg.Limits {
 		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit
@@ -91,11 +93,13 @@ func (a *App) operations() {
 	a.checkin.Routes(a.api)
 	a.jwt.Routes(a.api)
 	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
-	web.HandlePublic(a.api, web.Op{Method: http.MethodGet, Path: "/v1/server", ID: "server.get", Tags: []string{"accounts"}, Summary: "Get the server's settings for clients"}, a.getServer)
+	web.HandlePublic(a.api, web.Op{Method: http.MethodGet, Path: "/v1/server", ID: "server.get", Tags: []string{"accounts"},
+		Summary: "Get the server's settings for clients"}, a.getServer)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
-		Summary:     "Stream the caller's events",
-		Description: "The stream has the events of all nodes. Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first.",
-		Errors:      []*errs.Error{gateway.ErrDraining}}, a.streamEvents)
+		Summary: "Stream the caller's events",
+		Description: "The stream has the events of all nodes. Server-sent events; each carries an Event. Delivery is at most once: on " +
+			"(re)connection read the present state first.",
+		Errors: []*errs.Error{gateway.ErrDraining}}, a.streamEvents)
 }
 
 type serverReply struct{ Body api.Server }
@@ -124,7 +128,8 @@ func (a *App) newGateway(ctx context.Context) (err error) {
 		return nil
 	}
 	a.gateway, err = gateway.New(ctx, gateway.Config{
-		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.sockets(), Channels: a.channels(), Node: a.node, Version: obs.Build().Version,
+		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.sockets(), Channels: a.channels(), Node: a.node,
+		Version: obs.Build().Version,
 		Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg, Library: a.reg.Registry,
 	})
 	if err == nil {

@@ -51,7 +51,9 @@ var allJobs = keyspace.Text{S: "all"} // of the jobs that run on one node at a t
 
 // Keys returns every key family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, codes.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, live.Keys, rooms.Keys, checkin.Keys, records.Keys, ranking.Keys}
+	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, codes.Keys, social.Keys,
+		groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, live.Keys, rooms.Keys, checkin.Keys, records.Keys,
+		ranking.Keys}
 }
 
 // Cached lists the cached families of [Keys].

@@ -12,7 +12,8 @@ import (
 
 // notify records a notice for a user about a change of the account.
 func (a *App) notify(ctx context.Context, tx *sqldb.Tx, user accounts.ID, kind string, data api.NoticeOfAccount) error {
-	return a.notices.Record(ctx, tx, notices.Entry{User: user, Kind: kind, Source: "account:" + ids.New[notices.Notice]().String(), Data: data})
+	return a.notices.Record(ctx, tx, notices.Entry{User: user, Kind: kind, Source: "account:" + ids.New[notices.Notice]().String(),
+		Data: data})
 }
 
 // pushNotices pushes new notices. The domain that pushes is created after the one that writes them.

@@ -22,7 +22,8 @@ const (
 	secretSum    = "secret_sum"      // the setting's name in the database
 )
 
-var errSecret = errors.New("the secret is not the one of this database: name the right folder with --data, copy the file secret of another node or of a backup, or set STOA_SECRET as on the other nodes. If the secret is lost, see \"A lost secret\" in docs/operate.md")
+var errSecret = errors.New("the secret is not the one of this database: name the right folder with --data, copy the file secret of " +
+	"another node or of a backup, or set STOA_SECRET as on the other nodes. If the secret is lost, see \"A lost secret\" in docs/operate.md")
 
 // withSource adds the source of this node's secret to errSecret.
 func (c Config) withSource(err error) error {
@@ -98,7 +99,8 @@ func previousSecret(cfg Config) ([]byte, error) {
 }
 
 // ErrRotating reports a rotation before the previous one has ended.
-var ErrRotating = errors.New("secret_previous exists: the last rotation is not over. Restart all nodes, remove it two days later, and rotate again")
+var ErrRotating = errors.New("secret_previous exists: the last rotation is not over. Restart all nodes, remove it two days later, and " +
+	"rotate again")
 
 // RotateSecret returns a new secret. If the data folder has the secret, RotateSecret stores the new one there for the
 // next start, next to the previous one. It then returns the path of that file.
@@ -134,9 +136,11 @@ func noSecret(data, path string) error {
 		shown = abs
 	}
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: there is no such folder: name the server's data folder with --data, or set STOA_SECRET as on the nodes", filepath.Dir(shown))
+		return fmt.Errorf("%s: there is no such folder: name the server's data folder with --data, or set STOA_SECRET as on the nodes",
+			filepath.Dir(shown))
 	}
-	return fmt.Errorf("%s is missing: name the server's data folder with --data, or set STOA_SECRET as on the nodes. If the file is lost, restore it from a backup, or see \"A lost secret\" in docs/operate.md", shown)
+	return fmt.Errorf("%s is missing: name the server's data folder with --data, or set STOA_SECRET as on the nodes. If the file is lost, "+
+		"restore it from a backup, or see \"A lost secret\" in docs/operate.md", shown)
 }
 
 // replaceFile replaces a file atomically.
@@ -200,7 +204,8 @@ func useSecret(ctx context.Context, db *sqldb.DB, secret []byte) error {
 
 // tryWrite commits a small change, to find out whether the database accepts the server's writes.
 func (a *App) tryWrite(ctx context.Context) error {
-	put := a.db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}, Set: []string{"value"}})
+	put := a.db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"},
+		Set: []string{"value"}})
 	_, err := a.db.ExecContext(ctx, put.For(1), lastWrite, a.db.Now().Format(time.RFC3339Nano))
 	return err
 }

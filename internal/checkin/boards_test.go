@@ -216,7 +216,9 @@ func TestBoard_MakeUpBeforeRunKeepsRankAmongEquals(t *testing.T) {
 		w.mustMakeUp(t, ann, "2026-11-10")
 		w.persisted(t)
 		for _, board := range []ranking.Board{ranking.StreakBoard, ranking.TotalBoard} {
-			for _, how := range []func(context.Context, ranking.Board) error{w.Boards.Rebuild, func(ctx context.Context, b ranking.Board) error { return w.Boards.Renew(ctx, b, nil) }} {
+			for _, how := range []func(context.Context, ranking.Board) error{w.Boards.Rebuild, func(ctx context.Context, b ranking.Board) error {
+				return w.Boards.Renew(ctx, b, nil)
+			}} {
 				if err := how(t.Context(), board); err != nil {
 					t.Fatal(err)
 				}

@@ -78,7 +78,8 @@ func (c Settings) Validate() error {
 		faults = append(faults, &config.Fault{Key: "grace", Text: fmt.Sprintf("%s is not between 0 and a day", c.Grace)})
 	}
 	if c.ReconcileEvery < 0 || c.ReconcileEvery != 0 && c.ReconcileEvery < time.Hour {
-		faults = append(faults, &config.Fault{Key: "reconcile_every", Text: fmt.Sprintf("%s is neither 0 nor at least an hour", c.ReconcileEvery)})
+		faults = append(faults, &config.Fault{Key: "reconcile_every",
+			Text: fmt.Sprintf("%s is neither 0 nor at least an hour", c.ReconcileEvery)})
 	}
 	if c.ReconcileRate < 0 {
 		faults = append(faults, &config.Fault{Key: "reconcile_rate", Text: fmt.Sprintf("%d is less than zero", c.ReconcileRate)})

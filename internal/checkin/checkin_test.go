@@ -37,7 +37,8 @@ func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
 
 func TestEvent_HasStatusOfAPI(t *testing.T) {
 	t.Parallel()
-	for _, st := range []streak.Status{{}, {Day: civil.DayOf(2026, 11, 21), Today: true, Yesterday: true, Streak: 1, Longest: 20, Total: 300, Freezes: 2, Used: 5}} {
+	for _, st := range []streak.Status{{}, {Day: civil.DayOf(2026, 11, 21), Today: true, Yesterday: true, Streak: 1, Longest: 20, Total: 300,
+		Freezes: 2, Used: 5}} {
 		want, err := json.Marshal(wireStatus(st))
 		if got := string(appendStatus(nil, st)); err != nil || got != string(want) {
 			t.Errorf("got %s, want %s", got, want)

@@ -38,7 +38,8 @@ type request struct {
 
 // hook returns the payload of the webhook.
 func (r request) hook() api.HookCheckin {
-	return api.HookCheckin{User: r.user.String(), Day: r.day.String(), Words: r.act.Words, Minutes: r.act.Minutes, MadeUp: r.kind == streak.MadeUp}
+	return api.HookCheckin{User: r.user.String(), Day: r.day.String(), Words: r.act.Words, Minutes: r.act.Minutes,
+		MadeUp: r.kind == streak.MadeUp}
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
@@ -99,7 +100,8 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	out := make([]outcome, len(reqs))
 	for i, r := range reqs {
 		row := w.rows[r.key()]
-		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead, streamed: w.streamed[r.key()]}
+		out[i] = outcome{Result: Result{New: row.req == r.req, At: time.UnixMilli(row.at)}, kind: row.kind, ahead: ahead,
+			streamed: w.streamed[r.key()]}
 		out[i].err, out[i].lost = w.refused[r.key()], w.refused[r.key()] != nil
 	}
 	return out, nil

@@ -197,7 +197,8 @@ func TestErase_ImportedUserNeedsNoRecount(t *testing.T) {
 		w.follow(t)
 		age := func(user accounts.ID) {
 			t.Helper()
-			if _, err := w.db.ExecContext(t.Context(), "UPDATE checkin_touched SET at = at - ? WHERE user_id = ? AND at <> ?", 2*followedWithin.Milliseconds(), user, transfer.Tombstone); err != nil {
+			if _, err := w.db.ExecContext(t.Context(), "UPDATE checkin_touched SET at = at - ? WHERE user_id = ? AND at <> ?",
+				2*followedWithin.Milliseconds(), user, transfer.Tombstone); err != nil {
 				t.Fatal(err)
 			}
 		}

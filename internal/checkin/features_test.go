@@ -229,7 +229,8 @@ func TestMakeUp_RefusalChangesNothing(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.register(t, user, "UTC")
-		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET created = ? WHERE id = ?", int64(w.on(t, "2026-11-10"))*86_400_000, user); err != nil {
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET created = ? WHERE id = ?", int64(w.on(t, "2026-11-10"))*86_400_000,
+			user); err != nil {
 			t.Fatal(err)
 		}
 		for _, date := range []string{"2026-11-10", "2026-11-11", "2026-11-12", "2026-11-13"} {
@@ -254,7 +255,8 @@ func TestMakeUp_RefusalChangesNothing(t *testing.T) {
 			t.Errorf("refusals covered %v", got)
 		}
 		list, err := w.Makeups(t.Context(), user, c, "", 10)
-		if want := []string{"2026-11-16", "2026-11-17"}; err != nil || !slices.Equal(mapped(list.Days, civil.Day.String), want) || list.Left != 3 || len(list.History) != 0 {
+		if want := []string{"2026-11-16", "2026-11-17"}; err != nil || !slices.Equal(mapped(list.Days, civil.Day.String), want) ||
+			list.Left != 3 || len(list.History) != 0 {
 			t.Errorf("got %+v, %v, want %v", list, err, want)
 		}
 		// The first one closes the gap; with both, the streak is complete.
@@ -268,7 +270,8 @@ func TestMakeUp_RefusalChangesNothing(t *testing.T) {
 		w.on(t, "2026-12-01") // another month, another three
 		if list, err := w.Makeups(t.Context(), user, c, "", 1); err != nil || list.Left != 3 || len(list.History) != 1 || list.Cursor == "" {
 			t.Errorf("in December: %+v, %v", list, err)
-		} else if rest, err := w.Makeups(t.Context(), user, c, list.Cursor, 1); err != nil || len(rest.History) != 1 || rest.Cursor != "" || rest.History[0].Day.String() != "2026-11-16" {
+		} else if rest, err := w.Makeups(t.Context(), user, c, list.Cursor, 1); err != nil || len(rest.History) != 1 || rest.Cursor != "" ||
+			rest.History[0].Day.String() != "2026-11-16" {
 			t.Errorf("behind the cursor %s: %+v, %v", list.Cursor, rest, err)
 		}
 	}, ruled)
@@ -868,7 +871,8 @@ func TestSettings_ReportAllFaults(t *testing.T) {
 		got = append(got, f.Key)
 	}
 	slices.Sort(got)
-	if want := []string{"boards", "freeze_every", "freeze_max", "grace", "makeup_days", "makeup_limit", "minutes_name", "mode", "reconcile_every",
+	if want := []string{"boards", "freeze_every", "freeze_max", "grace", "makeup_days", "makeup_limit", "minutes_name", "mode",
+		"reconcile_every",
 		"reconcile_rate", "replicas", "words_name"}; !slices.Equal(got, want) {
 		t.Errorf("faults with %q, want %q", got, want)
 	}
@@ -964,7 +968,8 @@ func TestFreeze_DaySignedMeanwhileCostsNone(t *testing.T) {
 		}
 		rec := streak.RecordOf(2026, histories[user])
 		if !rec.Has(tuesday, streak.Tapped) || rec.Has(tuesday, streak.Frozen) || rec.FreezesUsed() != 0 {
-			t.Errorf("the day is signed: %t, covered: %t, with %d freezes", rec.Has(tuesday, streak.Tapped), rec.Has(tuesday, streak.Frozen), rec.FreezesUsed())
+			t.Errorf("the day is signed: %t, covered: %t, with %d freezes", rec.Has(tuesday, streak.Tapped), rec.Has(tuesday, streak.Frozen),
+				rec.FreezesUsed())
 		}
 	}, rules)
 }

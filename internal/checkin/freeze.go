@@ -196,7 +196,8 @@ func (s *Service) settle(ctx context.Context) {
 }
 
 // addOpen adds to the record of a year the days that are covered but not yet written.
-func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clock, rec *streak.Record, year int, today civil.Day) (err error) {
+func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clock, rec *streak.Record, year int,
+	today civil.Day) (err error) {
 	now := rec
 	if year != today.Year() && s.freezes.Max > 0 {
 		if now, err = s.record(ctx, user, today.Year()); err != nil {

@@ -29,7 +29,8 @@ func (s *Service) Streaks(ctx context.Context, users []accounts.ID) (_ map[accou
 // FriendsBoard returns the ranking of a user and the user's friends, by their current records. Users with equal values
 // share a rank and are ordered by name. Users whose names the caller may not see come after them. It also returns the
 // people, who may be a moment old.
-func (s *Service) FriendsBoard(ctx context.Context, b ranking.Board, user accounts.ID, n, near int) (_ ranking.Ranking, _ map[accounts.ID]accounts.User, err error) {
+func (s *Service) FriendsBoard(ctx context.Context, b ranking.Board, user accounts.ID,
+	n, near int) (_ ranking.Ranking, _ map[accounts.ID]accounts.User, err error) {
 	defer errs.Wrap(&err, "checkin.FriendsBoard %s", b)
 	friends, err := s.friends(ctx, user)
 	if err != nil {

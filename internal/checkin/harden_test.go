@@ -158,7 +158,8 @@ func TestBoard_MovesThoughReaderAppliedRowFirst(t *testing.T) {
 		}
 		w.recent = records.NewCache()
 		ahead := w.loadAhead(t.Context(), reqs)
-		if err := w.apply(t.Context(), reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: streak.Tapped, ahead: ahead}}); err != nil {
+		if err := w.apply(t.Context(), reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: streak.Tapped,
+			ahead: ahead}}); err != nil {
 			t.Fatal(err)
 		}
 		probe := leaderboard.Entry{Member: "nobody", Value: 1, Dies: w.now().Add(time.Hour)}

@@ -22,19 +22,25 @@ import (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"check-in"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark", Tags: tags,
-		Summary:     "Check in for today",
-		Description: "The response is sent when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and returns `new: false`. For a few minutes after midnight, a client can still sign yesterday by sending `day`.",
-		Errors:      []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postMark)
+		Summary: "Check in for today",
+		Description: "The response is sent when the check-in is durable. Today is the date in the user's zone by the server's clock. A second " +
+			"check-in on the same day changes nothing and returns `new: false`. For a few minutes after midnight, a client can still sign " +
+			"yesterday by sending `day`.",
+		Errors: []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postMark)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin", ID: "checkin.status", Tags: tags,
 		Summary:     "Get the streak",
-		Description: "Returns the streak, the longest streak, the total, and whether today and yesterday are signed.", Errors: []*errs.Error{ErrStore}}, s.getStatus)
+		Description: "Returns the streak, the longest streak, the total, and whether today and yesterday are signed.",
+		Errors:      []*errs.Error{ErrStore}}, s.getStatus)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin/makeup", ID: "checkin.make_up", Tags: tags,
-		Summary:     "Check in for a missed day",
-		Description: "The day must be over, neither signed nor covered, not older than the server allows and not before the account was created. The number of make-ups in a calendar month is limited.",
-		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postMakeUp)
+		Summary: "Check in for a missed day",
+		Description: "The day must be over, neither signed nor covered, not older than the server allows and not before the account was " +
+			"created. The number of make-ups in a calendar month is limited.",
+		Errors: []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}},
+		s.postMakeUp)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/makeup", ID: "checkin.makeups", Tags: tags,
 		Summary:     "List make-up days",
-		Description: "Returns the days that can be made up, how many are left, and the days that were made up.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMakeups)
+		Description: "Returns the days that can be made up, how many are left, and the days that were made up.",
+		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getMakeups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}", ID: "checkin.year", Tags: tags,
 		Summary: "List the days of a year", Errors: []*errs.Error{ErrYear, ErrStore}}, s.getYear)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}/{month}", ID: "checkin.month", Tags: tags,
@@ -42,12 +48,18 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/stats", ID: "checkin.stats", Tags: tags,
 		Summary: "Get totals of all time", Errors: []*errs.Error{ErrStore}}, s.getStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
-		Summary:     "Get a leaderboard",
-		Description: "Returns the top of the board and the caller's entry. Boards are `streak` (current streaks; ended ones are neither shown nor counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Of users with the same value, the one who reached it first ranks higher. On compact boards, users below the best 1,000 share a rank if their values are equal, and have no neighbours. With `scope=friends` the board has only the caller and the caller's friends, and equal values share a rank. A row without user, name and avatar belongs to a user who is hidden by their own setting, banned or deleted, or who blocks the caller or is blocked.",
-		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.getBoard)
+		Summary: "Get a leaderboard",
+		Description: "Returns the top of the board and the caller's entry. Boards are `streak` (current streaks; ended ones are neither shown " +
+			"nor counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Of users with " +
+			"the same value, the one who reached it first ranks higher. On compact boards, users below the best 1,000 share a rank if their " +
+			"values are equal, and have no neighbours. With `scope=friends` the board has only the caller and the caller's friends, and equal " +
+			"values share a rank. A row without user, name and avatar belongs to a user who is hidden by their own setting, banned or deleted, " +
+			"or who blocks the caller or is blocked.",
+		Errors: []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.getBoard)
 }
 
-func (s *Service) postMark(ctx context.Context, caller accounts.Caller, in *web.Body[api.CheckinRequest]) (*web.Body[api.CheckinReply], error) {
+func (s *Service) postMark(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.CheckinRequest]) (*web.Body[api.CheckinReply], error) {
 	act := Activity{Words: in.Body.Words, Minutes: in.Body.Minutes}
 	var res Result
 	var err error
@@ -79,7 +91,8 @@ func wireStatus(s streak.Status) api.CheckinStatus {
 		Freezes: s.Freezes, FreezesUsed: s.Used}
 }
 
-func (s *Service) postMakeUp(ctx context.Context, caller accounts.Caller, in *web.Body[api.MakeupRequest]) (*web.Body[api.MakeupReply], error) {
+func (s *Service) postMakeUp(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.MakeupRequest]) (*web.Body[api.MakeupReply], error) {
 	day, err := civil.ParseDay(in.Body.Day)
 	if err != nil {
 		return nil, ErrMakeupDay
@@ -143,7 +156,8 @@ func (s *Service) getStats(ctx context.Context, caller accounts.Caller, _ *web.E
 		return nil, err
 	}
 	return web.NewBody(api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes,
-		Freezes: st.Freezes, FreezesUsed: st.Used, Names: api.ActivityNames{Words: cmp.Or(s.rules.WordsName, "words"), Minutes: cmp.Or(s.rules.MinutesName, "minutes")}}), nil
+		Freezes: st.Freezes, FreezesUsed: st.Used, Names: api.ActivityNames{Words: cmp.Or(s.rules.WordsName, "words"),
+			Minutes: cmp.Or(s.rules.MinutesName, "minutes")}}), nil
 }
 
 type boardInput struct {
@@ -193,7 +207,8 @@ const apartBudget = 250 * time.Millisecond
 
 // shown returns the users of a ranking whose names the viewer sees. If the blocks cannot be read, only the viewer is
 // shown.
-func (s *Service) shown(ctx context.Context, viewer accounts.ID, found ranking.Ranking, people map[accounts.ID]accounts.User) map[accounts.ID]accounts.User {
+func (s *Service) shown(ctx context.Context, viewer accounts.ID, found ranking.Ranking,
+	people map[accounts.ID]accounts.User) map[accounts.ID]accounts.User {
 	now, users := s.now(), standing(found)
 	shown := make(map[accounts.ID]accounts.User, len(users))
 	for _, id := range users {
@@ -212,7 +227,8 @@ func (s *Service) shown(ctx context.Context, viewer accounts.ID, found ranking.R
 }
 
 // board returns a board of all users, with the users on it.
-func (s *Service) board(ctx context.Context, b ranking.Board, caller accounts.Caller, n, near int) (ranking.Ranking, map[accounts.ID]accounts.User, error) {
+func (s *Service) board(ctx context.Context, b ranking.Board, caller accounts.Caller,
+	n, near int) (ranking.Ranking, map[accounts.ID]accounts.User, error) {
 	found, err := s.Boards.Read(ctx, b, caller.User, caller.Clock, n, near)
 	if err != nil {
 		return found, nil, err

@@ -16,8 +16,10 @@ func (s *Service) Jobs() []worker.Job {
 // Handlers returns the handlers of this domain, by topic.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
-		transfer.TopicTouched: queue.JSON(func(ctx context.Context, t transfer.Touched, _ queue.Delivery) error { return s.followTouched(ctx, t) }),
-		TopicGranted:          queue.JSON(func(ctx context.Context, to GrantNotice, _ queue.Delivery) error { return s.ApplyGrant(ctx, to.User) }),
+		transfer.TopicTouched: queue.JSON(func(ctx context.Context, t transfer.Touched, _ queue.Delivery) error {
+			return s.followTouched(ctx, t)
+		}),
+		TopicGranted: queue.JSON(func(ctx context.Context, to GrantNotice, _ queue.Delivery) error { return s.ApplyGrant(ctx, to.User) }),
 	}
 }
 

@@ -47,7 +47,8 @@ func (s *Service) makeupFrom(ctx context.Context, user accounts.ID, clock civil.
 // first result. It returns ErrMakeupOff, ErrMakeupDay, ErrDayCounts or ErrMakeupLimit if the rules refuse the day, and
 // ErrStore if SQL is away. It returns webhooks.ErrRefused or webhooks.ErrUnavailable if the backend refuses or does not
 // respond.
-func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, requestID uint64) (_ MakeupResult, err error) {
+func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day,
+	requestID uint64) (_ MakeupResult, err error) {
 	defer errs.Wrap(&err, "checkin.MakeUp %s", user)
 	if s.rules.MakeupLimit == 0 {
 		return MakeupResult{}, ErrMakeupOff
@@ -63,7 +64,8 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	case day < first:
 		return MakeupResult{}, ErrMakeupDay.On("body.day", fmt.Sprintf("is before %s, the first day that can be made up", first))
 	}
-	row := makeup{user: user, month: streak.MonthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
+	row := makeup{user: user, month: streak.MonthOf(today), day: day, at: now,
+		req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
 	key := rowKey{user, day}
 	if err := s.askBackend(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
 		return MakeupResult{}, err

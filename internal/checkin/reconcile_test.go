@@ -306,7 +306,8 @@ func TestReconcile_NoFalseDifferencesDuringCheckIns(t *testing.T) {
 					user := users[caller+16*rand.IntN(len(users)/16)] // one request of a user at a time
 					at := w.clock.now()
 					day := c.Today(at) - civil.Day(rand.IntN(4)) // also late for earlier days
-					if _, err := w.submit(t.Context(), request{user: user, clock: c, day: day, at: at.Truncate(time.Millisecond), kind: streak.Tapped, req: rand.Int64()}); err != nil {
+					if _, err := w.submit(t.Context(), request{user: user, clock: c, day: day, at: at.Truncate(time.Millisecond), kind: streak.Tapped,
+						req: rand.Int64()}); err != nil {
 						t.Error(err)
 						return
 					}
@@ -340,7 +341,11 @@ func TestReconcile_NoFalseDifferencesDuringCheckIns(t *testing.T) {
 			t.Errorf("%d abnormal changes", r.Summary.Abnormal)
 		}
 		// Writes that were too slow for Redis are on their way to it.
-		eventually.True(t, "redis to be complete", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+		eventually.True(t, "redis to be complete", func() bool {
+			w.projection.Suspect()
+			time.Sleep(20 * time.Millisecond)
+			return w.projection.Up()
+		})
 		w.clock.set(w.clock.now().Add(2 * reconcile.Settled))
 		if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Differences != 0 || r.Summary.Compared < len(marked) {
 			t.Errorf("afterwards: %+v of at least %d, %v", r.Summary, len(marked), w.found(t, r))
@@ -367,7 +372,8 @@ func TestSnapshot_PrecedesWaitingWorkWhileRedisUnavailable(t *testing.T) {
 	if _, err := w.reconciler.Step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if first, err = x.Runs.Run(t.Context(), first.ID); err != nil || first.State != runs.Running || first.Error != "waiting for redis to be complete" {
+	if first, err = x.Runs.Run(t.Context(), first.ID); err != nil || first.State != runs.Running ||
+		first.Error != "waiting for redis to be complete" {
 		t.Errorf("the reconciliation: %+v, %v, want that it says what it waits for", first, err)
 	}
 	i.Restart()
@@ -410,7 +416,8 @@ func TestRebuild_BoardsAndRecords(t *testing.T) {
 		for _, user := range users {
 			w.do(t, "UNLINK", records.BitmapOf(user, 2026).Key)
 		}
-		if r := w.finish(t, reconcile.RebuildRun, reconcile.Options{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 || r.Total != 14 || r.Done != 14 {
+		if r := w.finish(t, reconcile.RebuildRun, reconcile.Options{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 ||
+			r.Total != 14 || r.Done != 14 {
 			t.Errorf("records: %+v", r.Summary)
 		}
 		for _, user := range users {
@@ -543,11 +550,17 @@ func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
 			}
 		}
 		last := c.Today(w.clock.now())
-		exec("DELETE FROM checkins WHERE user_id = ? AND day < ?", users[0], int32(last)-3)                                                          // total falls
-		exec("DELETE FROM checkins WHERE user_id = ?", users[1])                                                                                     // all days are gone
-		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[2])                                                                     // a streak rises without days
-		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[3])                                                                     // the same …
-		exec("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, 1, ?, 2, 0, 0, 0)", users[3], w.clock.now().UnixMilli()) // … with a day made up
+		// total falls
+		exec("DELETE FROM checkins WHERE user_id = ? AND day < ?", users[0], int32(last)-3)
+		// all days are gone
+		exec("DELETE FROM checkins WHERE user_id = ?", users[1])
+		// a streak rises without days
+		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[2])
+		// the same …
+		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[3])
+		// … with a day made up
+		exec("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, 1, ?, 2, 0, 0, 0)", users[3],
+			w.clock.now().UnixMilli())
 		dry := w.finish(t, reconcile.ReconcileRun, reconcile.Options{DryRun: true})
 		r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{})
 		if dry.Summary.Abnormal != 3 || r.Summary.Abnormal != 3 {

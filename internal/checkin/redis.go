@@ -239,15 +239,18 @@ func (s *redisStore) risks(ctx context.Context) (risks []string, err error) {
 			return nil, server.Err
 		}
 		if server.Err != nil {
-			risks = append(risks, fmt.Sprintf("%s does not tell %s, which should be always, and %s, which should be no (stoa keys acl --config-get lets it): %v",
+			risks = append(risks, fmt.Sprintf("%s does not tell %s, which should be always, and %s, which should be no (stoa keys acl "+
+				"--config-get lets it): %v",
 				server.Addr, sync, pause, server.Err))
 			continue
 		}
 		if is := server.Fields[sync]; is != "always" {
-			risks = append(risks, server.Addr+" has "+sync+" "+is+": a failure of the machine loses some seconds of check-ins that are not yet in SQL")
+			risks = append(risks, server.Addr+" has "+sync+" "+is+
+				": a failure of the machine loses some seconds of check-ins that are not yet in SQL")
 		}
 		if is := server.Fields[pause]; is != "no" {
-			risks = append(risks, server.Addr+" has "+pause+" "+is+": a failure of the machine while redis saves or rewrites its file loses the check-ins of that time that are not yet in SQL")
+			risks = append(risks, server.Addr+" has "+pause+" "+is+
+				": a failure of the machine while redis saves or rewrites its file loses the check-ins of that time that are not yet in SQL")
 		}
 	}
 	return risks, nil

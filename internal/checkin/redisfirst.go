@@ -77,7 +77,8 @@ type streamLog struct {
 func newStreamLog(cfg Config, s *Service) *streamLog {
 	return &streamLog{
 		sql: s.sql, redis: s.redis, projection: s.projection, freezes: s.freezes, stream: queue.NewRedis(cfg.Redis),
-		replicas: cfg.Replicas, rate: cfg.ReconcileRate, budget: cmp.Or(cfg.Pace.Budget, firstBudget), sqlTime: cfg.Pace.SQL, log: s.log, now: s.now,
+		replicas: cfg.Replicas, rate: cfg.ReconcileRate, budget: cmp.Or(cfg.Pace.Budget, firstBudget), sqlTime: cfg.Pace.SQL, log: s.log,
+		now: s.now,
 	}
 }
 
@@ -190,7 +191,8 @@ func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (writt
 	}
 	var err error
 	if failure != nil {
-		l.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(unclaimed)), slog.Any("err", failure))
+		l.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(unclaimed)),
+			slog.Any("err", failure))
 		if found, err = l.sql.write(ctx, unclaimed); err != nil {
 			return written{}, err
 		}
@@ -264,7 +266,8 @@ func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 	}
 	err := l.withSQL(ctx, func(ctx context.Context) error { return l.persistRows(ctx, sorted(broken)) })
 	if err != nil {
-		l.log.LogAttrs(ctx, slog.LevelWarn, "new longest streaks are in redis alone until sql takes them", slog.Int("rows", len(broken)), slog.Any("err", err))
+		l.log.LogAttrs(ctx, slog.LevelWarn, "new longest streaks are in redis alone until sql takes them", slog.Int("rows", len(broken)),
+			slog.Any("err", err))
 	}
 }
 
@@ -522,7 +525,8 @@ func (l *streamLog) run(ctx context.Context) {
 		case err == nil:
 			l.log.LogAttrs(ctx, slog.LevelInfo, "checkin: durability of redis checked")
 		case !l.unchecked:
-			l.log.LogAttrs(ctx, slog.LevelError, "redis cannot keep check-ins, and the server would not have started: answered check-ins may be lost", slog.Any("err", err))
+			l.log.LogAttrs(ctx, slog.LevelError,
+				"redis cannot keep check-ins, and the server would not have started: answered check-ins may be lost", slog.Any("err", err))
 		}
 	}
 }

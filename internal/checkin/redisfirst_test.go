@@ -134,18 +134,19 @@ func TestRedisFirst_DuplicateDeliveryCountsOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	dies, err := queue.NewConsumer(w.Journal(), nil, []queue.Batch{{Topics: []string{TopicPersist}, Handle: func(_ context.Context, ds []queue.Delivery) []error {
-		answers := w.stream(t).persistMessages(t.Context(), ds)
-		if err := errors.Join(answers...); err != nil {
-			t.Error(err)
-		}
-		defer close(done)
-		answers[0] = queue.ErrNotNow // no message is acknowledged
-		for i := range answers {
-			answers[i] = answers[0]
-		}
-		return answers
-	}}}, queue.Config{Backoff: 50 * time.Millisecond})
+	dies, err := queue.NewConsumer(w.Journal(), nil, []queue.Batch{{Topics: []string{TopicPersist},
+		Handle: func(_ context.Context, ds []queue.Delivery) []error {
+			answers := w.stream(t).persistMessages(t.Context(), ds)
+			if err := errors.Join(answers...); err != nil {
+				t.Error(err)
+			}
+			defer close(done)
+			answers[0] = queue.ErrNotNow // no message is acknowledged
+			for i := range answers {
+				answers[i] = answers[0]
+			}
+			return answers
+		}}}, queue.Config{Backoff: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,8 @@ func TestRedisFirst_SQLGetsAcknowledgedRow(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
-	other := request{user: user, day: civil.DayOf(w.clock.now().UTC().Date()), at: w.clock.now().Add(-time.Second), kind: streak.Tapped, act: Activity{Words: 7}, req: 99}
+	other := request{user: user, day: civil.DayOf(w.clock.now().UTC().Date()), at: w.clock.now().Add(-time.Second), kind: streak.Tapped,
+		act: Activity{Words: 7}, req: 99}
 	if err := w.stream(t).publish(t.Context(), []request{other}); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +357,11 @@ func TestRedisFirst_RefusedWriteGoesToSQL(t *testing.T) {
 	if _, err := server.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+	eventually.True(t, "redis to be complete again", func() bool {
+		w.projection.Suspect()
+		time.Sleep(20 * time.Millisecond)
+		return w.projection.Up()
+	})
 	w.consume(t)
 	w.check(t, []accounts.ID{user, other}, civil.Clock{})
 	if again := w.mustMark(t, other, civil.Clock{}); again.New {
@@ -493,7 +499,11 @@ func TestRedisFirst_EmptiedRedisLosesOnlyPendingDays(t *testing.T) {
 	if w.days(t, kept) != 1 || w.days(t, gone) != 0 {
 		t.Errorf("got %d and %d days", w.days(t, kept), w.days(t, gone))
 	}
-	eventually.True(t, "redis to be complete again", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
+	eventually.True(t, "redis to be complete again", func() bool {
+		w.projection.Suspect()
+		time.Sleep(20 * time.Millisecond)
+		return w.projection.Up()
+	})
 	w.consume(t)
 	w.check(t, []accounts.ID{kept, gone}, civil.Clock{})
 	if res := w.mustMark(t, gone, civil.Clock{}); !res.New {
@@ -628,7 +638,8 @@ func TestRisks_ListPossibleLoss(t *testing.T) {
 		{append(aof, `rename-command CONFIG ""`), "does not tell appendfsync"},
 	} {
 		server := redistest.Server(t, c.settings...)
-		if got := risks(server.URL); (got == "") != (c.want == "") || !strings.HasPrefix(got, server.Addr+" "+c.want) && !strings.HasPrefix(got, server.Addr+": "+c.want) && c.want != "" || strings.Contains(got, "; ") {
+		if got := risks(server.URL); (got == "") != (c.want == "") || !strings.HasPrefix(got, server.Addr+" "+c.want) &&
+			!strings.HasPrefix(got, server.Addr+": "+c.want) && c.want != "" || strings.Contains(got, "; ") {
 			t.Errorf("%v: got %q, want %q", c.settings, got, c.want)
 		}
 	}
@@ -688,7 +699,8 @@ func TestRedisFirst_ChecksDurabilityOnceRedisIsBack(t *testing.T) {
 func TestAClaimIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	r := tap(ids.New[accounts.User](), civil.Clock{}, 20000, time.UnixMilli(1_800_000_000_123), Activity{7, 8}, 1<<63+5)
-	if got, ok := parseClaim(r.user, r.day, claimText(r)); !ok || got.key() != r.key() || !got.at.Equal(r.at) || got.req != r.req || got.act != r.act || got.kind != r.kind {
+	if got, ok := parseClaim(r.user, r.day, claimText(r)); !ok || got.key() != r.key() || !got.at.Equal(r.at) || got.req != r.req ||
+		got.act != r.act || got.kind != r.kind {
 		t.Errorf("got %+v, %t", got, ok)
 	}
 	for _, text := range []string{"", "1", "1 2 3 4", "1 2 3 4 5 6", "x 1 2 3 4", claimText(r) + " "} {

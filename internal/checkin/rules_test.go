@@ -216,7 +216,8 @@ type player interface {
 }
 
 var (
-	zonesPlayed = []string{"UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu", "America/Havana", "Australia/Lord_Howe", "Pacific/Chatham"}
+	zonesPlayed = []string{"UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "Pacific/Kiritimati", "Pacific/Pago_Pago",
+		"Asia/Kathmandu", "America/Havana", "Australia/Lord_Howe", "Pacific/Chatham"}
 
 	// Around New Year, a leap day, and the nights when clocks change.
 	startsPlayed = []time.Time{
@@ -333,7 +334,8 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 	wantSigned, wantCovered, wantMissed := want.shown(today)
 	signed, covered, missed := p.shown(now, c, want.base, today)
 	if !slices.Equal(signed, wantSigned) || !slices.Equal(covered, wantCovered) || !slices.Equal(missed, wantMissed) {
-		return fmt.Errorf("at the end, after %s in %+v:\ngot  %v, covered %v, missed %v\nwant %v, covered %v, missed %v", said, c, signed, covered, missed, wantSigned, wantCovered, wantMissed)
+		return fmt.Errorf("at the end, after %s in %+v:\ngot  %v, covered %v, missed %v\nwant %v, covered %v, missed %v", said, c, signed,
+			covered, missed, wantSigned, wantCovered, wantMissed)
 	}
 	return nil
 }
@@ -501,7 +503,8 @@ func TestTheRulesFollowAPlainListOfDays(t *testing.T) {
 			for seed := next.Add(1); seed <= histories && !t.Failed(); seed = next.Add(1) {
 				r := rand.New(rand.NewPCG(uint64(seed), 4))
 				rules := drawRules(r)
-				p := &pure{rules: rules, freezes: streak.Freezes{Every: rules.FreezeEvery, Max: rules.FreezeMax}, recs: map[int]*streak.Record{}, made: map[int]int{}}
+				p := &pure{rules: rules, freezes: streak.Freezes{Every: rules.FreezeEvery, Max: rules.FreezeMax}, recs: map[int]*streak.Record{},
+					made: map[int]int{}}
 				events := 3 + r.IntN(6)
 				if seed%10 == 0 {
 					events = 20
@@ -584,7 +587,8 @@ func (s *served) zone(now time.Time, c civil.Clock) {
 
 // deliver passes the due messages to the service, as the queue does: at least once.
 func (s *served) deliver() {
-	rows, err := s.db.QueryContext(s.t.Context(), "SELECT id, payload FROM outbox WHERE topic = ? AND due <= ?", accounts.TopicZone, s.db.Now().UnixMilli())
+	rows, err := s.db.QueryContext(s.t.Context(), "SELECT id, payload FROM outbox WHERE topic = ? AND due <= ?", accounts.TopicZone,
+		s.db.Now().UnixMilli())
 	s.ok(err)
 	defer rows.Close()
 	told := map[int64]accounts.ZoneChanged{}
@@ -675,7 +679,9 @@ func TestGrace_LastDateBeforeSkippedDate(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		c := newClock(t)
-		w := startWorldAt(t, c, sqldbtest.SQLite(t, func(cfg *sqldb.Config) { cfg.Now = c.now }), redistest.Open(t, "embedded"), stalls, Settings{FreezeMax: 1, Grace: 10 * time.Minute})
+		w := startWorldAt(t, c, sqldbtest.SQLite(t, func(cfg *sqldb.Config) {
+			cfg.Now = c.now
+		}), redistest.Open(t, "embedded"), stalls, Settings{FreezeMax: 1, Grace: 10 * time.Minute})
 		start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
 		west := civil.Clock{Zone: "Pacific/Pago_Pago"}
 		for _, tt := range []struct {
@@ -689,7 +695,9 @@ func TestGrace_LastDateBeforeSkippedDate(t *testing.T) {
 				}
 				return moved
 			}, []streak.Kind{streak.Tapped, streak.Tapped, streak.Skipped}},
-			{"missed", func(_ *served, moved civil.Clock, _ civil.Day) civil.Clock { return moved }, []streak.Kind{streak.Tapped, streak.Frozen, streak.Skipped}},
+			{"missed", func(_ *served, moved civil.Clock, _ civil.Day) civil.Clock {
+				return moved
+			}, []streak.Kind{streak.Tapped, streak.Frozen, streak.Skipped}},
 			{"moved on meanwhile", func(s *served, moved civil.Clock, _ civil.Day) civil.Clock {
 				now := time.UnixMilli(moved.From).Add(8 * time.Minute)
 				next, err := moved.Change("Asia/Tokyo", now)
@@ -723,7 +731,9 @@ func TestGrace_LastDateBeforeSkippedDate(t *testing.T) {
 			if kinds := mapped(marks, func(m streak.Mark) streak.Kind { return m.Kind }); !slices.Equal(kinds, tt.want) || marks[2].Day != last+1 {
 				t.Errorf("%s: the log has %v, want %v", tt.what, marks, tt.want)
 			}
-			if st, want := s.status(over, now), len(slices.DeleteFunc(slices.Clone(tt.want), func(k streak.Kind) bool { return !k.Signs() })); st.Streak != want {
+			if st, want := s.status(over, now), len(slices.DeleteFunc(slices.Clone(tt.want), func(k streak.Kind) bool {
+				return !k.Signs()
+			})); st.Streak != want {
 				t.Errorf("%s: %+v, want a streak of %d", tt.what, st, want)
 			}
 		}

@@ -33,7 +33,8 @@ type Config struct {
 	Users   *accounts.Service
 	Friends func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) // the friends of a user
 	Apart   Apart                                                              // nil: no user is hidden
-	Hooks   *webhooks.Service                                                  // asked before a check-in or a make-up, and notified after it; nil: never
+	// asked before a check-in or a make-up, and notified after it; nil: never
+	Hooks   *webhooks.Service
 	Bus     *events.Bus
 	Node    string // this process; see projection.Config
 	Metrics prometheus.Registerer
@@ -117,8 +118,9 @@ func New(cfg Config) *Service {
 		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.sql.histories, Drain: s.checkins.drain,
 	})
 	s.reconciler = reconcile.New(reconcile.Config{
-		DB: cfg.DB, Records: s.redis.Patient(), Boards: s.Boards, Every: cfg.ReconcileEvery, Rate: cfg.ReconcileRate, RecheckAfter: cfg.Pace.RecheckAfter,
-		Node: cfg.Node, Metrics: cfg.Metrics, Log: cfg.Log, Now: s.now,
+		DB: cfg.DB, Records: s.redis.Patient(), Boards: s.Boards, Every: cfg.ReconcileEvery, Rate: cfg.ReconcileRate,
+		RecheckAfter: cfg.Pace.RecheckAfter,
+		Node:         cfg.Node, Metrics: cfg.Metrics, Log: cfg.Log, Now: s.now,
 		Up: s.projection.Up, Clocks: cfg.Users.Clocks, Histories: s.checkins.histories, Logged: s.sql.histories,
 		Flush: s.checkins.flush, FlushSome: s.checkins.flushPage, Renew: s.renew, EraseLate: s.eraseLate,
 	})
@@ -195,7 +197,8 @@ func (s *Service) askBackend(ctx context.Context, r request) error {
 // MarkDay is Mark for a client that names the day: today, or, for a while after midnight, the day that has just ended.
 // It returns ErrDayClosed for all other days, and for a day that a freeze covers because of a check-in of today. The
 // status in the result is that of today.
-func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, act Activity, requestID uint64) (_ Result, err error) {
+func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, act Activity,
+	requestID uint64) (_ Result, err error) {
 	defer errs.Wrap(&err, "checkin.MarkDay %s", user)
 	now := s.now()
 	r := tap(user, clock, day, now, act, requestID)

@@ -108,7 +108,8 @@ func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget ti
 	})
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
-	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: cache.NewRuntime(rdb, bus.Nodes(), cache.Config{}), Bus: bus, Secret: make([]byte, 32), Log: log})
+	users, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb),
+		Caches: cache.NewRuntime(rdb, bus.Nodes(), cache.Config{}), Bus: bus, Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,8 @@ func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget ti
 // consume runs a worker's consumer of the stream until it is stopped.
 func (w *world) consume(t *testing.T) (stop func()) {
 	t.Helper()
-	c, err := queue.NewConsumer(w.Journal(), nil, w.Batches(), queue.Config{Claim: 3 * time.Second, Poll: 20 * time.Millisecond, Backoff: 20 * time.Millisecond})
+	c, err := queue.NewConsumer(w.Journal(), nil, w.Batches(),
+		queue.Config{Claim: 3 * time.Second, Poll: 20 * time.Millisecond, Backoff: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +370,8 @@ func expected(h streak.History, today civil.Day) streak.Status {
 // register gives a user a zone that a rebuild finds.
 func (w *world) register(t *testing.T, user accounts.ID, zone string) {
 	t.Helper()
-	if _, err := w.db.ExecContext(t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, ?, ?, ?, ?, '', 0, 0)",
+	if _, err := w.db.ExecContext(t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+
+		"(?, ?, ?, ?, ?, '', 0, 0)",
 		user, user.String()+"@example.org", user.String()+"@example.org", "Ann", zone); err != nil {
 		t.Fatal(err)
 	}
@@ -502,11 +505,13 @@ func TestBoard_DeadStreakLeavesAtOnce(t *testing.T) {
 		for i, midnight := range []string{"2026-11-22T15:00:00Z", "2026-11-23T00:00:00Z", "2026-11-23T08:00:00Z"} {
 			at, _ := time.Parse(time.RFC3339, midnight)
 			w.clock.set(at.Add(-time.Second))
-			if r, err := w.Boards.Read(t.Context(), ranking.StreakBoard, users[2], civil.Clock{Zone: zones[2]}, 10, 0); err != nil || len(r.Top) != 3-i {
+			if r, err := w.Boards.Read(t.Context(), ranking.StreakBoard, users[2], civil.Clock{Zone: zones[2]}, 10, 0); err != nil ||
+				len(r.Top) != 3-i {
 				t.Errorf("a second before %s: got %v, %v, want %d alive", midnight, r.Top, err, 3-i)
 			}
 			w.clock.set(at)
-			if r, err := w.Boards.Read(t.Context(), ranking.StreakBoard, users[i], civil.Clock{Zone: zones[i]}, 10, 0); err != nil || len(r.Top) != 2-i || r.Me != nil {
+			if r, err := w.Boards.Read(t.Context(), ranking.StreakBoard, users[i], civil.Clock{Zone: zones[i]}, 10, 0); err != nil ||
+				len(r.Top) != 2-i || r.Me != nil {
 				t.Errorf("at %s: got %v, me %v, %v, want %d alive", midnight, r.Top, r.Me, err, 2-i)
 			}
 		}
@@ -834,7 +839,8 @@ func TestStreak_ChangedZoneMovesDeath(t *testing.T) {
 			t.Errorf("got %+v, want a streak of 2", res)
 		}
 		// The same holds on the board, although no row covers the 22nd yet.
-		if r, err := w.Boards.FromRedis(t.Context(), ranking.StreakBoard, user, moved, 1, 0); err != nil || len(r.Top) != 1 || r.Top[0].Value != 2 {
+		if r, err := w.Boards.FromRedis(t.Context(), ranking.StreakBoard, user, moved, 1, 0); err != nil || len(r.Top) != 1 ||
+			r.Top[0].Value != 2 {
 			t.Errorf("the board has %+v, %v, want a streak of 2", r, err)
 		}
 	})

@@ -34,7 +34,9 @@ func TestBoard_UnreadableBlocksHideOtherUsers(t *testing.T) {
 			}
 			people = append(people, u)
 		}
-		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, people) }); err != nil {
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			return accounts.InsertUsers(ctx, tx, people)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		ann, bob := people[0].ID, people[1].ID

@@ -81,7 +81,8 @@ func (s *sqlStore) write(ctx context.Context, reqs []request) (map[rowKey]row, e
 	args := make([]any, 0, 7*len(reqs))
 	held := make(map[rowKey]row, len(reqs))
 	for _, r := range reqs {
-		args = append(args, r.user.String(), int64(r.day), r.at.UnixMilli(), int64(r.kind), int64(r.act.Words), int64(r.act.Minutes), r.req) // as drivers want them
+		// as drivers want them
+		args = append(args, r.user.String(), int64(r.day), r.at.UnixMilli(), int64(r.kind), int64(r.act.Words), int64(r.act.Minutes), r.req)
 		held[r.key()] = row{at: r.at.UnixMilli(), kind: r.kind, req: r.req}
 	}
 	if s.hooks.Wants(api.HookCheckinMarked) {
@@ -225,7 +226,8 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 	out := make(map[accounts.ID]streak.History, len(users))
 	for chunk := range slices.Chunk(users, 500) {
 		var rows []logRow
-		if err := q.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(chunk)).Scan(ctx, &rows); err != nil {
+		if err := q.NewRaw("SELECT user_id, day, at, kind FROM checkins WHERE user_id IN (?) ORDER BY user_id, day", bun.List(chunk)).Scan(ctx,
+			&rows); err != nil {
 			return nil, asKind(err)
 		}
 		for len(rows) > 0 {
@@ -257,7 +259,8 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 // activity returns the sums of words and minutes of a user's check-ins.
 func (s *sqlStore) activity(ctx context.Context, user accounts.ID) (words, minutes int64, err error) {
 	defer errs.Wrap(&err, "checkin.activity %s", user)
-	err = s.db.NewRaw("SELECT COALESCE(SUM(words), 0), COALESCE(SUM(minutes), 0) FROM checkins WHERE user_id = ?", user).Scan(ctx, &words, &minutes)
+	err = s.db.NewRaw("SELECT COALESCE(SUM(words), 0), COALESCE(SUM(minutes), 0) FROM checkins WHERE user_id = ?", user).Scan(ctx, &words,
+		&minutes)
 	return words, minutes, asKind(err)
 }
 
@@ -293,7 +296,8 @@ func (s *sqlStore) grantedSince(ctx context.Context, from time.Time, fn func([]a
 	defer errs.Wrap(&err, "checkin.grantedSince %s", from.UTC())
 	var after string
 	for {
-		users, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkin_grants WHERE at >= ? AND user_id > ? ORDER BY user_id LIMIT 500", from.UnixMilli(), after))
+		users, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx,
+			"SELECT DISTINCT user_id FROM checkin_grants WHERE at >= ? AND user_id > ? ORDER BY user_id LIMIT 500", from.UnixMilli(), after))
 		if err != nil {
 			return asKind(err)
 		}
@@ -336,7 +340,8 @@ func (s *sqlStore) grant(ctx context.Context, user accounts.ID, g GrantEntry) (e
 		return err
 	}
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, ?, ?)", user, g.At.UnixMilli(), ids.New[streak.Grant](), g.N, g.Reason)
+		_, err := tx.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, ?, ?)", user, g.At.UnixMilli(),
+			ids.New[streak.Grant](), g.N, g.Reason)
 		if err != nil {
 			return err
 		}
@@ -352,7 +357,8 @@ func (s *sqlStore) grantsOf(ctx context.Context, user accounts.ID, limit int) (o
 		At     int64  `bun:"at"`
 		Reason string `bun:"reason"`
 	}
-	err = s.db.NewRaw("SELECT n, at, reason FROM checkin_grants WHERE user_id = ? ORDER BY at DESC, id DESC LIMIT ?", user, limit).Scan(ctx, &rows)
+	err = s.db.NewRaw("SELECT n, at, reason FROM checkin_grants WHERE user_id = ? ORDER BY at DESC, id DESC LIMIT ?", user, limit).Scan(ctx,
+		&rows)
 	for _, r := range rows {
 		out = append(out, GrantEntry{streak.Grant{N: r.N, At: sqldb.Time(r.At)}, r.Reason})
 	}
@@ -374,7 +380,8 @@ var errTaken = errors.New("checkin: another request has the number or the day")
 // makeUp writes a day that was made up if the user has made up fewer than limit days in that month. It also writes the
 // days that, by rule, freezes cover because of it. It returns the number of make-ups in the month, and the time of the
 // day's row. rule may return an error to refuse the make-up.
-func (s *sqlStore) makeUp(ctx context.Context, m makeup, limit int, rule func(streak.History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
+func (s *sqlStore) makeUp(ctx context.Context, m makeup, limit int,
+	rule func(streak.History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
 	defer errs.Wrap(&err, "checkin.makeUp %s", m.user)
 	// Each retry means that another request took one number of the month, so limit+2 tries suffice.
 	for range limit + 2 {
@@ -389,13 +396,16 @@ func (s *sqlStore) makeUp(ctx context.Context, m makeup, limit int, rule func(st
 	return n, at, frozen, asKind(err)
 }
 
-func (s *sqlStore) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(streak.History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
+func (s *sqlStore) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int,
+	rule func(streak.History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
 	var last int // number of the month, more than n if an import has skipped some
-	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(n), 0) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user, m.month).Scan(&n, &last); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(n), 0) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user,
+		m.month).Scan(&n, &last); err != nil {
 		return 0, at, nil, err
 	}
 	var own row
-	switch err := tx.QueryRowContext(ctx, "SELECT at, kind, req FROM checkins WHERE user_id = ? AND day = ?", m.user, int32(m.day)).Scan(&own.at, &own.kind, &own.req); {
+	switch err := tx.QueryRowContext(ctx, "SELECT at, kind, req FROM checkins WHERE user_id = ? AND day = ?", m.user,
+		int32(m.day)).Scan(&own.at, &own.kind, &own.req); {
 	case err == nil && own.kind == streak.MadeUp && own.req == m.req: // this request, an earlier try
 		return n, sqldb.Time(own.at), nil, s.harden(ctx, tx)
 	case err == nil:
@@ -418,10 +428,12 @@ func (s *sqlStore) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit 
 		m.at = newest // on a board the later time wins: no row is older than the one before it
 	}
 	// The keys of both tables refuse a duplicate.
-	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user, m.month, last+1, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user,
+		m.month, last+1, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
 		return 0, at, nil, taken(err)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, ?, ?, ?, 0, 0, ?)", m.user, int32(m.day), m.at.UnixMilli(), uint8(streak.MadeUp), m.req); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, ?, ?, ?, 0, 0, ?)", m.user,
+		int32(m.day), m.at.UnixMilli(), uint8(streak.MadeUp), m.req); err != nil {
 		return 0, at, nil, taken(err)
 	}
 	if len(frozen) > 0 {
@@ -433,7 +445,8 @@ func (s *sqlStore) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit 
 			return 0, at, nil, err
 		}
 	}
-	return n, m.at, frozen, s.hooks.Enqueue(ctx, tx, api.HookCheckinMarked, "checkins", request{user: m.user, day: m.day, kind: streak.MadeUp}.hook())
+	return n, m.at, frozen, s.hooks.Enqueue(ctx, tx, api.HookCheckinMarked, "checkins",
+		request{user: m.user, day: m.day, kind: streak.MadeUp}.hook())
 }
 
 func taken(err error) error {
@@ -454,7 +467,8 @@ type madeUp struct {
 // makeups returns a user's make-ups that follow after, the newest first.
 func (s *sqlStore) makeups(ctx context.Context, user accounts.ID, after madeUp, limit int) (rows []madeUp, err error) {
 	defer errs.Wrap(&err, "checkin.makeups %s", user)
-	err = s.db.NewRaw("SELECT month, n, day, at FROM checkin_makeups WHERE user_id = ? AND (month < ? OR month = ? AND n < ?) ORDER BY month DESC, n DESC LIMIT ?",
+	err = s.db.NewRaw("SELECT month, n, day, at FROM checkin_makeups WHERE user_id = ? AND (month < ? OR month = ? AND n < ?) ORDER BY "+
+		"month DESC, n DESC LIMIT ?",
 		user, after.Month, after.Month, after.N, limit).Scan(ctx, &rows)
 	return rows, asKind(err)
 }
@@ -472,7 +486,8 @@ const followedWithin = time.Hour
 // reports that the state of the boards is unknown, because of a former tombstone or a recent import.
 func (s *sqlStore) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
 	defer errs.Wrap(&err, "checkin.erase")
-	mark := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
+	mark := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"},
+		Set: []string{"at"}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM checkin_touched WHERE user_id = ? AND (at = ? OR at > ?))",
 			user, transfer.Tombstone, tx.Now().Add(-followedWithin).UnixMilli()).Scan(&again); err != nil {

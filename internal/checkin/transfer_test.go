@@ -174,18 +174,21 @@ func TestExportIsReadBackByImport(t *testing.T) {
 			if err != nil || len(faults) > 0 {
 				t.Fatalf("%s: %+v, %v, %v", format, sum, faults, err)
 			}
-			if format == transfer.CSV && (sum.Accounts != 14 || sum.New != sum.Rows) || format == transfer.JSONL && (sum.Accounts != 0 || sum.New != 0) {
+			if format == transfer.CSV && (sum.Accounts != 14 || sum.New != sum.Rows) || format == transfer.JSONL &&
+				(sum.Accounts != 0 || sum.New != 0) {
 				t.Errorf("%s: %+v", format, sum)
 			}
 			if back := exports(t, other, transfer.ExportOptions{Format: format, Accounts: true}); back != all {
 				t.Errorf("%s differs:\n%s\nwant\n%s", format, back, all)
 			}
 			// Without the addresses, only a database with the accounts can import it.
-			if again, faults, err := imports(t, other, exports(t, w.db, transfer.ExportOptions{Format: format}), transfer.ImportOptions{Format: format}); err != nil || len(faults) > 0 || again.Existing != again.Rows {
+			if again, faults, err := imports(t, other, exports(t, w.db, transfer.ExportOptions{Format: format}),
+				transfer.ImportOptions{Format: format}); err != nil || len(faults) > 0 || again.Existing != again.Rows {
 				t.Errorf("%s without accounts: %+v, %v, %v", format, again, faults, err)
 			}
 		}
-		one := exports(t, w.db, transfer.ExportOptions{Format: transfer.CSV, User: users[0], Bounded: true, First: civil.DayOf(2026, 1, 1), Last: civil.DayOf(2026, 1, 2)})
+		one := exports(t, w.db, transfer.ExportOptions{Format: transfer.CSV, User: users[0], Bounded: true, First: civil.DayOf(2026, 1, 1),
+			Last: civil.DayOf(2026, 1, 2)})
 		lines := strings.Split(strings.TrimSpace(one), "\n")
 		if lines[0] != "user,day,at,kind,words,minutes,makeup,freezes,reason,id" || len(lines) < 2 || len(lines) > 3 {
 			t.Errorf("two days of one user: %q", one)
@@ -242,7 +245,8 @@ func TestExport_MovesGrantsAndMakeUps(t *testing.T) {
 		w.follow(t)
 		// The later day was made up first. One user has grants and no day at all.
 		for i, day := range []civil.Day{today - 22, today - 23} {
-			if _, _, _, err := w.sql.makeUp(t.Context(), makeup{user: users[0], month: streak.MonthOf(today), day: day, at: w.clock.now(), req: int64(i)}, 3,
+			if _, _, _, err := w.sql.makeUp(t.Context(), makeup{user: users[0], month: streak.MonthOf(today), day: day, at: w.clock.now(),
+				req: int64(i)}, 3,
 				func(streak.History) ([]civil.Day, error) { return nil, nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +270,8 @@ func TestExport_MovesGrantsAndMakeUps(t *testing.T) {
 			if back := exports(t, to.db, transfer.ExportOptions{Format: format, Accounts: true}); back != text {
 				t.Errorf("%s differs:\n%s\nwant\n%s", format, back, text)
 			}
-			if again, faults, err := imports(t, to.db, text, transfer.ImportOptions{Format: format}); err != nil || len(faults) > 0 || again.New != 0 || to.follow(t) != 0 {
+			if again, faults, err := imports(t, to.db, text, transfer.ImportOptions{Format: format}); err != nil || len(faults) > 0 ||
+				again.New != 0 || to.follow(t) != 0 {
 				t.Errorf("%s again: %+v, %v, %v", format, again, faults, err)
 			}
 			for _, user := range users[:2] {
@@ -278,7 +283,9 @@ func TestExport_MovesGrantsAndMakeUps(t *testing.T) {
 			}
 			is, err := to.Makeups(t.Context(), users[0], c, "", 10)
 			was, err2 := w.Makeups(t.Context(), users[0], c, "", 10)
-			if err != nil || err2 != nil || is.Left != 1 || was.Left != 1 || !slices.EqualFunc(is.History, was.History, func(a, b Makeup) bool { return a.Day == b.Day && a.At.Equal(b.At) }) {
+			if err != nil || err2 != nil || is.Left != 1 || was.Left != 1 || !slices.EqualFunc(is.History, was.History, func(a, b Makeup) bool {
+				return a.Day == b.Day && a.At.Equal(b.At)
+			}) {
 				t.Errorf("%s: got %+v, %v, want %+v, %v", format, is, err, was, err2)
 			}
 			to.clock.set(to.clock.now().Add(2 * reconcile.Settled))
@@ -296,7 +303,8 @@ func TestMakeUp_NumbersMissingInImport(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MakeupDays: 30, MakeupLimit: 3})
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.register(t, user, "UTC")
-		if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,kind,makeup\n%s,2026-11-15,made_up,2026-11/2\n", user), transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+		if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,kind,makeup\n%s,2026-11-15,made_up,2026-11/2\n", user),
+			transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
 			t.Fatal(sum, faults, err)
 		}
 		for i, day := range []string{"2026-11-16", "2026-11-17"} {
@@ -346,7 +354,8 @@ func TestImport_SeasonHasDaysOfEarlierZone(t *testing.T) {
 			w.register(t, user, zone)
 			zones[user.String()] = zone
 			at := c.Start(day).Add(-transfer.ZoneSpan).UTC()
-			if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,at\n%s,%s,%s\n", user, day, at.Format(time.RFC3339)), transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+			if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,at\n%s,%s,%s\n", user, day, at.Format(time.RFC3339)),
+				transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
 				t.Fatal(sum, faults, err)
 			}
 		}
@@ -390,7 +399,8 @@ func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
 		}
 		brings := func(text string) {
 			t.Helper()
-			if sum, faults, err := imports(t, w.db, "user,day\n"+text, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != sum.Rows {
+			if sum, faults, err := imports(t, w.db, "user,day\n"+text, transfer.ImportOptions{Format: transfer.CSV}); err != nil ||
+				sum.New != sum.Rows {
 				t.Fatal(sum, faults, err)
 			}
 			if w.follow(t) == 0 {
@@ -508,7 +518,8 @@ func TestImport_NotHiddenByRecordReadBefore(t *testing.T) {
 					_ = load(t.Context(), w, records.Key{User: user, Year: today.Year()}) // it may give up
 				}()
 				<-log.read
-				if sum, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,%s\n", user, today-1), transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+				if sum, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,%s\n", user, today-1),
+					transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
 					t.Fatal(sum, err)
 				}
 				var due int64
@@ -538,7 +549,8 @@ func TestImport_WaitsForRedisWithoutUsingTries(t *testing.T) {
 	w.mustMark(t, user, c)
 	server.Kill()
 	eventually.True(t, "redis to be found away", func() bool { return !w.projection.Writable() })
-	if _, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,%s\n", user, c.Today(w.clock.now())-1), transfer.ImportOptions{Format: transfer.CSV}); err != nil {
+	if _, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,%s\n", user, c.Today(w.clock.now())-1),
+		transfer.ImportOptions{Format: transfer.CSV}); err != nil {
 		t.Fatal(err)
 	}
 	if w.follow(t) != 1 {
@@ -569,7 +581,8 @@ func TestImport_EachUserIsFollowedOnce(t *testing.T) {
 				fmt.Fprintf(&text, "%s,%s\n", user, day)
 			}
 		}
-		if sum, faults, err := imports(t, w.db, text.String(), transfer.ImportOptions{Format: transfer.CSV}); err != nil || len(faults) > 0 || sum.New != sum.Rows {
+		if sum, faults, err := imports(t, w.db, text.String(), transfer.ImportOptions{Format: transfer.CSV}); err != nil || len(faults) > 0 ||
+			sum.New != sum.Rows {
 			t.Fatalf("%+v, %v, %v", sum, faults, err)
 		}
 		messages, due := w.touched(t), 0

@@ -66,7 +66,8 @@ func (cmd *backupCmd) Run(ctx context.Context, c *console) error {
 			}
 		}
 		if !c.json {
-			fmt.Fprintln(c.err, "Back up the files next, which are not in the database: files.storage says where they are, by default in the folder files of the data folder.")
+			fmt.Fprintln(c.err, "Back up the files next, which are not in the database: files.storage says where they are, by default in the "+
+				"folder files of the data folder.")
 		}
 		return c.result(map[string]any{"file": cmd.File, "bytes": size, "schema": version}, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s: %d bytes, schema %04d.\n", cmd.File, size, version)
@@ -125,7 +126,8 @@ func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 	case errors.Is(err, sqldb.ErrInUse):
 		return err
 	default: // on other systems an open file cannot be detected
-		return fmt.Errorf("%w; see that no server runs on it, move %s and what there is of %s-wal and %s-shm away, and restore again", err, to, to, to)
+		return fmt.Errorf("%w; see that no server runs on it, move %s and what there is of %s-wal and %s-shm away, and restore again", err, to,
+			to, to)
 	}
 	if err := os.Rename(part, to); err != nil {
 		return err
@@ -199,7 +201,8 @@ const statementTime = 24 * time.Hour
 
 // sql opens a database.
 func (c *console) sql(ctx context.Context, url string, cfg app.Config) (*sqldb.DB, error) {
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: url, Dir: cfg.Data, Patience: answersWithin, StatementTime: statementTime, Log: obs.NewLogger(c.err, cfg.Log)})
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: url, Dir: cfg.Data, Patience: answersWithin, StatementTime: statementTime,
+		Log: obs.NewLogger(c.err, cfg.Log)})
 	if err != nil && !sqldb.IsDenied(err) && (sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", errSQLAway, err)
 	}

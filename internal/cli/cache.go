@@ -93,7 +93,8 @@ func (cmd *cacheListCmd) Run(ctx context.Context, c *console) error {
 			if l.Process+l.Redis+l.Loads > 0 {
 				rate = fmt.Sprintf("%.1f %%", 100*l.HitRate)
 			}
-			fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\n", l.Cache, l.Life, l.Entries, rate, l.Process, l.Redis, l.Loads, l.Stale, l.Without)
+			fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\n", l.Cache, l.Life, l.Entries, rate, l.Process, l.Redis, l.Loads, l.Stale,
+				l.Without)
 		}
 		if err := tab.Flush(); err != nil {
 			return err
@@ -121,7 +122,8 @@ func caches(ctx context.Context, base string) (list cacheList, err error) {
 	text := expfmt.NewTextParser(model.UTF8Validation)
 	metrics, err := text.TextToMetricFamilies(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK || metrics["stoa_cache_entries"] == nil {
-		return list, fmt.Errorf("%s/metrics answers %s and tells of no caches: is it a Stoa server, and its admin_addr if it has one?", base, resp.Status)
+		return list, fmt.Errorf("%s/metrics answers %s and tells of no caches: is it a Stoa server, and its admin_addr if it has one?", base,
+			resp.Status)
 	}
 	// value sums the metric's values with these labels. The first label is the cache.
 	value := func(name string, labels ...string) (sum float64) {
@@ -140,7 +142,8 @@ func caches(ctx context.Context, base string) (list cacheList, err error) {
 	for _, m := range metrics["stoa_cache_entries"].GetMetric() {
 		name := m.GetLabel()[0].GetValue()
 		reads := func(result string) int64 { return int64(value("stoa_cache_reads_total", name, result)) }
-		l := cacheLine{Cache: name, Entries: int64(m.GetGauge().GetValue()), Process: reads("process"), Redis: reads("redis"), Loads: reads("load"),
+		l := cacheLine{Cache: name, Entries: int64(m.GetGauge().GetValue()), Process: reads("process"), Redis: reads("redis"),
+			Loads: reads("load"),
 			Stale: reads("stale"), Without: int64(value("stoa_cache_fallbacks_total", name))}
 		l.HitRate = float64(l.Process+l.Redis) / float64(max(1, l.Process+l.Redis+l.Loads))
 		for _, e := range catalogue.New(app.Keys()...).Families {
@@ -317,7 +320,8 @@ func (v *slotView) write(w io.Writer) error {
 		line("changes", "%d", v.Changes)
 	}
 	if v.Stored != nil {
-		line("stored", "%s, %s ago, loaded in %s", v.Stored.Local().Format(time.DateTime), time.Duration(v.AgeMS)*time.Millisecond, time.Duration(v.TookUS)*time.Microsecond)
+		line("stored", "%s, %s ago, loaded in %s", v.Stored.Local().Format(time.DateTime), time.Duration(v.AgeMS)*time.Millisecond,
+			time.Duration(v.TookUS)*time.Microsecond)
 		line("soft life", "until %s", v.Soft.Local().Format(time.DateTime))
 		line("hard life", "until %s", v.Hard.Local().Format(time.DateTime))
 	}
@@ -429,7 +433,9 @@ func (cmd *cacheDropCmd) drop(ctx context.Context, c *console, b *beside, m drop
 		return err
 	}
 	bar := c.progress("drop")
-	n, err := app.Cached().Do(ctx, b.redis, b.caches, m, func(done int) { bar.Show(int64(done), int64(total), keycli.Count(int64(done), "key")) })
+	n, err := app.Cached().Do(ctx, b.redis, b.caches, m, func(done int) {
+		bar.Show(int64(done), int64(total), keycli.Count(int64(done), "key"))
+	})
 	bar.End()
 	if err != nil {
 		return fmt.Errorf("%s dropped, then: %w", keycli.Count(int64(n), "key"), err)

@@ -59,7 +59,8 @@ func (s *settings) database(ctx context.Context, c *console, fn func(*sqldb.DB) 
 		if have, _, err := db.Version(ctx); err != nil {
 			return err
 		} else if want := migrations.Newest(); have != want {
-			return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have, want)
+			return fmt.Errorf("%s has schema %04d and this program is made for %04d: run the same stoa as the server, or stoa migrate", db, have,
+				want)
 		}
 		return fn(db)
 	})
@@ -240,11 +241,13 @@ func (cmd *importCmd) Run(ctx context.Context, c *console) error {
 			if cmd.DryRun {
 				verb = "would be imported"
 			}
-			_, err := fmt.Fprintf(w, "%d of %d rows %s, %d were there, %d are wrong; %d accounts opened.\n", r.New, r.Rows, verb, r.Existing, r.Bad, r.Accounts)
+			_, err := fmt.Fprintf(w, "%d of %d rows %s, %d were there, %d are wrong; %d accounts opened.\n", r.New, r.Rows, verb, r.Existing, r.Bad,
+				r.Accounts)
 			return err
 		})
 		if errors.Is(err, transfer.ErrTooManyBad) {
-			fmt.Fprintf(c.err, "Ended after %d wrong rows, see --max-errors. What was imported stays, and importing it again changes nothing.\n", r.Bad)
+			fmt.Fprintf(c.err, "Ended after %d wrong rows, see --max-errors. What was imported stays, and importing it again changes nothing.\n",
+				r.Bad)
 			err = nil
 		}
 		if errors.Is(err, transfer.ErrFormat) {
@@ -290,7 +293,8 @@ type exportCmd struct {
 
 // Run exports to a file, which is created atomically.
 func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
-	o := transfer.ExportOptions{Format: format(cmd.Format, cmd.File), Accounts: cmd.Accounts, Bounded: true, First: civil.DayOf(1970, 1, 1), Last: civil.DayOf(9999, 12, 31)}
+	o := transfer.ExportOptions{Format: format(cmd.Format, cmd.File), Accounts: cmd.Accounts, Bounded: true, First: civil.DayOf(1970, 1, 1),
+		Last: civil.DayOf(9999, 12, 31)}
 	var err error
 	if o.User, err = userFlag(cmd.User); err != nil {
 		return err
@@ -398,7 +402,8 @@ func (cmd *reconcileCmd) Run(ctx context.Context, c *console) (err error) {
 	}
 	return cmd.run(ctx, c, reconcile.ReconcileRun, o, func(w io.Writer, r *reconcile.Run) {
 		s := r.Summary
-		fmt.Fprintf(w, "%d users compared in %s, %d differ: %d differences, %d repaired.\n", s.Compared, durationOf(r), s.Differing, s.Differences, s.Repaired)
+		fmt.Fprintf(w, "%d users compared in %s, %d differ: %d differences, %d repaired.\n", s.Compared, durationOf(r), s.Differing,
+			s.Differences, s.Repaired)
 		if s.Abnormal > 0 {
 			fmt.Fprintf(w, "%d users' days in SQL changed in a way that no check-in makes; the server's log names them.\n", s.Abnormal)
 		}

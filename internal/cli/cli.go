@@ -173,17 +173,21 @@ func parser(r *root, c *console, only string) *kong.Kong {
 	r.Cache.Lookup.shown = r.Nodes.List.shown
 	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
 	r.Cache.Warm.shown = r.Cache.Drop.shown
-	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Streams.settingsOf(), r.Stats.settingsOf(), r.Notify.settingsOf()) {
+	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Streams.settingsOf(),
+		r.Stats.settingsOf(), r.Notify.settingsOf()) {
 		s.shown = r.Migrate.shown
 	}
 	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
 	for command, all := range map[string][]*settings{
 		"backup": {&r.Backup.settings}, "cache": r.Cache.settingsOf(), "checkin": r.Checkin.tables(),
-		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "doctor": {&r.Doctor.settings}, "healthcheck": {&r.Healthcheck.settings},
-		"keys": r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings}, "migrate": {&r.Migrate.settings},
-		"nodes": r.Nodes.settingsOf(), "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
-		"rooms": r.Rooms.settingsOf(), "secret": {&r.Secret.Rotate.settings}, "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),
+		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "doctor": {&r.Doctor.settings},
+		"healthcheck": {&r.Healthcheck.settings},
+		"keys":        r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings},
+		"migrate": {&r.Migrate.settings},
+		"nodes":   r.Nodes.settingsOf(), "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
+		"rooms": r.Rooms.settingsOf(), "secret": {&r.Secret.Rotate.settings}, "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(),
+		"streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),
 	} {
 		if only == "" || only == command {
 			for _, s := range all {

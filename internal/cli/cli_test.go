@@ -82,7 +82,8 @@ func TestStories(t *testing.T) {
 			"hangup": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(ts.Value(serverKey{}).(*server).cmd.Process.Signal(syscall.SIGHUP))
 			},
-			"exits": exits, "serving": serving, "crowd": crowd, "restarts": restarts, "soon": soon, "stopping": stopping, "node": node, "code": mailCode, "letters": letters,
+			"exits": exits, "serving": serving, "crowd": crowd, "restarts": restarts, "soon": soon, "stopping": stopping, "node": node,
+			"code": mailCode, "letters": letters,
 			"mariadb": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("MARIADB", sqldbtest.Server(t).URL) },
 			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
 				i := redistest.Server(t)
@@ -94,7 +95,8 @@ func TestStories(t *testing.T) {
 				_, err := ts.Value(serverKey{}).(*server).redis.Do(args...)
 				ts.Check(err)
 			},
-			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks, "room": room, "closed": closed, "stream": stream,
+			"member": member, "freezes": freezes, "answers": answers, "erased": erased, "asks": asks, "blocks": blocks, "room": room,
+			"closed": closed, "stream": stream,
 			"counted": counted, "today": today, "waits": waits, "delivered": delivered,
 		},
 	})
@@ -267,12 +269,13 @@ func letters(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(store.Publish(ctx, ms...))
 	left := n
-	c, err := queue.NewConsumer(store, nil, []queue.Batch{{Topics: []string{"story"}, Handle: func(_ context.Context, ds []queue.Delivery) []error {
-		if left -= len(ds); left == 0 {
-			cancel()
-		}
-		return slices.Repeat([]error{fmt.Errorf("%w: boom", queue.ErrGiveUp)}, len(ds))
-	}}}, queue.Config{})
+	c, err := queue.NewConsumer(store, nil, []queue.Batch{{Topics: []string{"story"},
+		Handle: func(_ context.Context, ds []queue.Delivery) []error {
+			if left -= len(ds); left == 0 {
+				cancel()
+			}
+			return slices.Repeat([]error{fmt.Errorf("%w: boom", queue.ErrGiveUp)}, len(ds))
+		}}}, queue.Config{})
 	ts.Check(err)
 	ts.Check(c.Run(ctx))
 }
@@ -411,10 +414,14 @@ func counted(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 1 {
 		return
 	}
-	insert("INSERT INTO activity_days (day, actives, exact, partial, closed, updated) VALUES (?, 5, 1, 1, 1, 1), (?, 7, 1, 0, 0, ?)", days("2026-11-02"), days("2026-11-03"), int64(days("2026-11-03"))*86400000)
-	insert("INSERT INTO activity_ranges (period, first_day, last_day, through_day, actives, exact, partial, updated) VALUES ('week', ?, ?, ?, 9, 1, 0, 1), ('week', ?, ?, ?, 12, 1, 0, 1), ('month', ?, ?, ?, 3000, 0, 1, 1)",
-		days("2026-11-02"), days("2026-11-08"), days("2026-11-03"), days("2020-12-28"), days("2021-01-03"), days("2021-01-03"), days("2026-10-01"), days("2026-10-31"), days("2026-10-31"))
-	insert("INSERT INTO activity_retention (cohort, days_after, size, active, updated) VALUES (?, 1, 4, 2, 1), (?, 2, 4, 1, 1)", days("2026-11-01"), days("2026-11-01"))
+	insert("INSERT INTO activity_days (day, actives, exact, partial, closed, updated) VALUES (?, 5, 1, 1, 1, 1), (?, 7, 1, 0, 0, ?)",
+		days("2026-11-02"), days("2026-11-03"), int64(days("2026-11-03"))*86400000)
+	insert("INSERT INTO activity_ranges (period, first_day, last_day, through_day, actives, exact, partial, updated) VALUES ('week', ?, ?, "+
+		"?, 9, 1, 0, 1), ('week', ?, ?, ?, 12, 1, 0, 1), ('month', ?, ?, ?, 3000, 0, 1, 1)",
+		days("2026-11-02"), days("2026-11-08"), days("2026-11-03"), days("2020-12-28"), days("2021-01-03"), days("2021-01-03"),
+		days("2026-10-01"), days("2026-10-31"), days("2026-10-31"))
+	insert("INSERT INTO activity_retention (cohort, days_after, size, active, updated) VALUES (?, 1, 4, 2, 1), (?, 2, 4, 1, 1)",
+		days("2026-11-01"), days("2026-11-01"))
 }
 
 func today(ts *testscript.TestScript, _ bool, _ []string) {
@@ -578,7 +585,8 @@ func TestMailWaitsForACode(t *testing.T) {
 		text := `[{"to":"a@b","subject":"News","text":"none","at":"2026-03-01T12:00:00Z"},{"to":"a@b","code":"000001","at":"2026-03-01T12:00:00Z"}]`
 		if asked == 2 {
 			now := time.Now().UTC().Format(time.RFC3339)
-			text = `[{"to":"a@b","subject":"News","at":"` + now + `"},{"to":"a@b","code":"000002","at":"` + now + `"},{"to":"a@b","code":"000001","at":"2026-03-01T12:00:00Z"}]`
+			text = `[{"to":"a@b","subject":"News","at":"` + now + `"},{"to":"a@b","code":"000002","at":"` + now +
+				`"},{"to":"a@b","code":"000001","at":"2026-03-01T12:00:00Z"}]`
 		}
 		_, _ = io.WriteString(w, text)
 	}))
@@ -597,7 +605,8 @@ func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
 	for answer, want := range map[string]app.Check{
 		`{"status":"ready"}`: {OK: true, Found: "a server of Stoa, ready"},
 		`{"status":"degraded","parts":[{"name":"sql","ready":true},{"name":"redis","ready":true,"degraded":"away"},{"name":"http"}]}`: {
-			Found: "a server of Stoa, degraded", Fault: "a server of Stoa, degraded; redis: away; http: not ready", Do: "see the log of that server"},
+			Found: "a server of Stoa, degraded", Fault: "a server of Stoa, degraded; redis: away; http: not ready",
+			Do: "see the log of that server"},
 		`<title>404</title>`: {Fault: "in use", Do: "stop it"},
 		`{}`:                 {Fault: "in use", Do: "stop it"},
 	} {
@@ -610,7 +619,9 @@ func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", answer, got, want)
 		}
 	}
-	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, `{"status":"ready"}`) }))
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `{"status":"ready"}`)
+	}))
 	defer there.Close()
 	sends := httptest.NewServer(http.RedirectHandler(there.URL, http.StatusFound))
 	defer sends.Close()

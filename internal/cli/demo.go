@@ -35,7 +35,8 @@ func (cmd *demoCmd) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	if err := c.result(map[string]any{"existed": filled.Existed, "people": filled.People, "days": filled.Days, "friendships": filled.Friendships, "messages": filled.Messages, "log_in": filled.LogIn},
+	if err := c.result(map[string]any{"existed": filled.Existed, "people": filled.People, "days": filled.Days,
+		"friendships": filled.Friendships, "messages": filled.Messages, "log_in": filled.LogIn},
 		func(w io.Writer) error { return guide(w, cfg, filled, cmd.Serve) }); err != nil || !cmd.Serve {
 		return err
 	}
@@ -84,11 +85,13 @@ func (c *console) perform(ctx context.Context, cfg app.Config, url string) error
 
 // guide explains where to begin in the demo.
 func guide(w io.Writer, cfg app.Config, filled demo.Filled, serves bool) error {
-	begin := fmt.Sprintf("The demo is ready: %d people, %d check-ins, %d friendships, %d messages.", filled.People, filled.Days, filled.Friendships, filled.Messages)
+	begin := fmt.Sprintf("The demo is ready: %d people, %d check-ins, %d friendships, %d messages.", filled.People, filled.Days,
+		filled.Friendships, filled.Messages)
 	if filled.Existed {
 		begin = "The demo is there already. Nothing was changed."
 	}
-	start := "stoa demo --serve   runs the server with users on line, a film that plays and a live stream\nstoa serve          runs the server alone"
+	start := "stoa demo --serve   runs the server with users on line, a film that plays and a live stream\nstoa serve          runs the " +
+		"server alone"
 	if serves {
 		start = "The server starts. Ctrl-C stops it."
 	}

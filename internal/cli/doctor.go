@@ -51,7 +51,9 @@ func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
 }
 
 // direct sends requests to exactly the given address, without a proxy and without redirects.
-var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return http.ErrUseLastResponse
+}}
 
 // checkServer checks whether a server of Stoa uses an address, as it should while it runs. It also reports the health
 // of that server.

@@ -51,7 +51,8 @@ type serviceKeyView struct {
 }
 
 func viewServiceKey(k servicekeys.Key) serviceKeyView {
-	v := serviceKeyView{ID: k.ID.String(), Name: k.Name, Rate: k.Rate, Created: api.At(k.Created), Expires: api.AtOrNil(k.Expires), Used: api.AtOrNil(k.Used), OldUntil: api.AtOrNil(k.OldUntil)}
+	v := serviceKeyView{ID: k.ID.String(), Name: k.Name, Rate: k.Rate, Created: api.At(k.Created), Expires: api.AtOrNil(k.Expires),
+		Used: api.AtOrNil(k.Used), OldUntil: api.AtOrNil(k.OldUntil)}
 	for _, s := range k.Scopes {
 		v.Scopes = append(v.Scopes, string(s))
 	}
@@ -126,7 +127,8 @@ func (cmd *keysServiceListCmd) Run(ctx context.Context, c *console) error {
 			tab := keycli.NewTable(w, 3)
 			fmt.Fprintln(tab, "NAME\tSCOPES\tPER MINUTE\tCREATED\tEXPIRES\tLAST USED")
 			for _, v := range views {
-				fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Name, cmp.Or(strings.Join(v.Scopes, " "), "–"), v.Rate, v.Created.Local().Format(time.DateOnly), local(v.Expires, "never"), local(v.Used, "never"))
+				fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Name, cmp.Or(strings.Join(v.Scopes, " "), "–"), v.Rate,
+					v.Created.Local().Format(time.DateOnly), local(v.Expires, "never"), local(v.Used, "never"))
 			}
 			return tab.Flush()
 		})
@@ -177,7 +179,8 @@ func (cmd *keysServiceRotateCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		return c.result(map[string]any{"name": cmd.Name, "token": token, "old_until": api.At(until)}, func(w io.Writer) error {
-			fmt.Fprintf(c.err, "Keep this key secret. Nobody can be shown it again. The old one is good until %s.\n", until.Local().Format(time.DateTime))
+			fmt.Fprintf(c.err, "Keep this key secret. Nobody can be shown it again. The old one is good until %s.\n",
+				until.Local().Format(time.DateTime))
 			_, err := fmt.Fprintln(w, token)
 			return err
 		})

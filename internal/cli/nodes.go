@@ -155,7 +155,8 @@ func (cmd *nodesDrainCmd) await(ctx context.Context, c *console, db *redis.DB, i
 		now, err := entryOf(ctx, db, id)
 		switch {
 		case ctx.Err() != nil:
-			return now, fmt.Errorf("%w: it was %s with %d sockets when the time was over; it goes on by itself", errNotDrained, last.Status, last.Sockets)
+			return now, fmt.Errorf("%w: it was %s with %d sockets when the time was over; it goes on by itself", errNotDrained, last.Status,
+				last.Sockets)
 		case err != nil:
 			return now, err
 		case now.Order == order.ID || now.Status == cluster.Stopped:

@@ -137,7 +137,8 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		return c.result(viewAnnouncement(a), func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "Announcement %s goes to %s; stoa notify show %s tells how far it has come.\n", a.ID, count(a.Total, "user"), a.ID)
+			_, err := fmt.Fprintf(w, "Announcement %s goes to %s; stoa notify show %s tells how far it has come.\n", a.ID, count(a.Total, "user"),
+				a.ID)
 			return err
 		})
 	})
@@ -251,7 +252,8 @@ func (cmd *notifyListCmd) Run(ctx context.Context, c *console) error {
 			tab := keycli.NewTable(w, 3)
 			fmt.Fprintln(tab, "ID\tMADE\tUSERS\tDELIVERED\tSTATE\tTITLE")
 			for _, a := range list {
-				fmt.Fprintf(tab, "%s\t%s\t%d\t%d\t%s\t%s\n", a.ID, a.Created.Local().Format(time.DateTime), a.Total, a.Delivered, progressText(a), titleOf(a))
+				fmt.Fprintf(tab, "%s\t%s\t%d\t%d\t%s\t%s\n", a.ID, a.Created.Local().Format(time.DateTime), a.Total, a.Delivered, progressText(a),
+					titleOf(a))
 			}
 			return tab.Flush()
 		})
@@ -314,7 +316,8 @@ func (cmd *notifyShowCmd) Run(ctx context.Context, c *console) error {
 			at("expires", a.Expires)
 			fmt.Fprintf(tab, "link\t%s\n", cmp.Or(a.Link, "–"))
 			for _, tag := range slices.Sorted(maps.Keys(a.Texts)) {
-				fmt.Fprintf(tab, "title, %s\t%s\ntext, %s\t%s\n", tag, a.Texts[tag].Title, tag, cmp.Or(strings.ReplaceAll(a.Texts[tag].Text, "\n", " "), "–"))
+				fmt.Fprintf(tab, "title, %s\t%s\ntext, %s\t%s\n", tag, a.Texts[tag].Title, tag,
+					cmp.Or(strings.ReplaceAll(a.Texts[tag].Text, "\n", " "), "–"))
 			}
 			return tab.Flush()
 		})

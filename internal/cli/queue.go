@@ -202,7 +202,8 @@ func (cmd *several) Validate() error {
 }
 
 // run processes the messages page by page and shows the progress.
-func (cmd *several) run(ctx context.Context, c *console, done string, do func(queue.Stores) func(context.Context, ...string) (int, error)) (err error) {
+func (cmd *several) run(ctx context.Context, c *console, done string,
+	do func(queue.Stores) func(context.Context, ...string) (int, error)) (err error) {
 	stores, closeAll, err := cmd.openQueue(ctx, c)
 	if err != nil {
 		return err
@@ -229,7 +230,8 @@ func (cmd *several) run(ctx context.Context, c *console, done string, do func(qu
 	return nil
 }
 
-func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, done string, do func(context.Context, ...string) (int, error)) (n int, err error) {
+func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, done string,
+	do func(context.Context, ...string) (int, error)) (n int, err error) {
 	const page = 500
 	reported := time.Now()
 	// Later messages are skipped, because messages that are replayed and fail again would make the loop endless.

@@ -59,8 +59,9 @@ func TestTheReferenceHasWhatTheProgramHas(t *testing.T) {
 			"| 503 | `checkin.store_away` |", "409 `auth.email_taken`", "| 429 | `limit.exceeded` |"},
 		"keys.md":    {"## checkin\n", "| `user:sign:{{uid}}:{year}` |", "| `cluster:job:{{job}}:lease` |", "| `cluster:events` |"},
 		"metrics.md": {"| `stoa_checkin_requests_total` | counter | `result` |", "| `stoa_queue_depth` | gauge | `queue`, `topic` |"},
-		"cli.md":     {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis, or no database |"},
-		"config.md":  {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
+		"cli.md": {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |",
+			"| 3 | no server answered, or took what it was asked for; or there is no Redis, or no database |"},
+		"config.md": {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {

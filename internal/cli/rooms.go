@@ -42,8 +42,10 @@ type roomView struct {
 }
 
 func viewRoom(s rooms.Summary) roomView {
-	return roomView{ID: s.ID.String(), Name: s.Name, Owner: s.Owner.String(), Access: s.Access.String(), Password: s.Password, Listed: s.Listed, Guests: s.Guests,
-		Members: s.Members, Lines: s.Lines, Danmaku: s.Comments, Items: s.Items, Created: api.At(sqldb.Time(s.Created)), Active: api.At(sqldb.Time(s.Active))}
+	return roomView{ID: s.ID.String(), Name: s.Name, Owner: s.Owner.String(), Access: s.Access.String(), Password: s.Password,
+		Listed: s.Listed, Guests: s.Guests,
+		Members: s.Members, Lines: s.Lines, Danmaku: s.Comments, Items: s.Items, Created: api.At(sqldb.Time(s.Created)),
+		Active: api.At(sqldb.Time(s.Active))}
 }
 
 // mostRooms is the largest number of rooms in a list.
@@ -119,8 +121,10 @@ func (cmd *roomsShowCmd) Run(ctx context.Context, c *console) error {
 		r := viewRoom(s)
 		return c.result(r, func(w io.Writer) error {
 			tab := keycli.NewTable(w, 3)
-			for _, row := range [][2]any{{"id", r.ID}, {"name", r.Name}, {"owner", r.Owner}, {"access", r.Access}, {"password", r.Password}, {"listed", r.Listed}, {"guests", r.Guests},
-				{"members", r.Members}, {"lines", r.Lines}, {"danmaku", r.Danmaku}, {"items", r.Items}, {"created", r.Created.Local().Format(time.DateTime)}, {"active", r.Active.Local().Format(time.DateTime)}} {
+			for _, row := range [][2]any{{"id", r.ID}, {"name", r.Name}, {"owner", r.Owner}, {"access", r.Access}, {"password", r.Password},
+				{"listed", r.Listed}, {"guests", r.Guests},
+				{"members", r.Members}, {"lines", r.Lines}, {"danmaku", r.Danmaku}, {"items", r.Items},
+				{"created", r.Created.Local().Format(time.DateTime)}, {"active", r.Active.Local().Format(time.DateTime)}} {
 				fmt.Fprintf(tab, "%s\t%v\n", row[0], row[1])
 			}
 			return tab.Flush()

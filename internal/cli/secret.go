@@ -26,7 +26,8 @@ func (cmd *secretRotateCmd) Run(_ context.Context, c *console) error {
 	}
 	if path != "" {
 		return c.result(map[string]any{"file": path}, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s has a new secret, and secret_previous beside it the one before. Restart the server; remove secret_previous after two days.\n", path)
+			_, err := fmt.Fprintf(w, "%s has a new secret, and secret_previous beside it the one before. Restart the server; remove "+
+				"secret_previous after two days.\n", path)
 			return err
 		})
 	}

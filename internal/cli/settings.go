@@ -84,7 +84,8 @@ func (s *settings) load() (cfg app.Config, rep *config.Report, err error) {
 		}
 	}
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" && name != "STOA_COPY_TO" { // variables of the command line itself
+		if name, _, _ := strings.Cut(kv, "="); name != "STOA_CONFIG" && name != "STOA_SERVER" && name != "STOA_COPY_TO" {
+			// variables of the command line itself
 			src.Env = append(src.Env, kv)
 		}
 	}
@@ -208,7 +209,8 @@ func showChecks(w io.Writer, checks []app.Check) error {
 		if !check.OK {
 			verdict, text = "FAILED", check.Fault+"; "+check.Do
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", verdict, check.Setting, cmp.Or(check.At, "-"), check.Took.Round(100*time.Microsecond), strings.Join(strings.Fields(text), " "))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", verdict, check.Setting, cmp.Or(check.At, "-"), check.Took.Round(100*time.Microsecond),
+			strings.Join(strings.Fields(text), " "))
 	}
 	return tab.Flush()
 }

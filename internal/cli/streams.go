@@ -140,7 +140,8 @@ func (cmd *streamsShowCmd) Run(ctx context.Context, c *console) error {
 		v := viewStream(s)
 		return c.result(map[string]any{"stream": v, "recordings": recordings}, func(w io.Writer) error {
 			tab := keycli.NewTable(w, 3)
-			for _, row := range [][2]any{{"id", v.ID}, {"title", v.Title}, {"owner", v.Owner}, {"access", v.Access}, {"record", v.Record}, {"created", shownTime(&v.Created)},
+			for _, row := range [][2]any{{"id", v.ID}, {"title", v.Title}, {"owner", v.Owner}, {"access", v.Access}, {"record", v.Record},
+				{"created", shownTime(&v.Created)},
 				{"live since", shownTime(v.Since)}, {"last live", shownTime(v.LastLive)}, {"recordings", len(recordings)}} {
 				fmt.Fprintf(tab, "%s\t%v\n", row[0], row[1])
 			}
@@ -157,7 +158,8 @@ type streamsStopCmd struct {
 // Run lets a server disconnect a publisher.
 func (cmd *streamsStopCmd) Run(ctx context.Context, c *console) error {
 	return cmd.with(ctx, c, func(db *sqldb.DB, s live.Stream) error {
-		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes %s (%s) is sent away; with the publish key they may come again.", s.Title, s.ID)); err != nil {
+		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes %s (%s) is sent away; with the publish key they may come again.", s.Title,
+			s.ID)); err != nil {
 			return err
 		}
 		if err := live.EnqueueStop(ctx, db, s.ID); err != nil {
@@ -181,7 +183,8 @@ type streamsKeysCmd struct {
 func (cmd *streamsKeysCmd) Run(ctx context.Context, c *console) error {
 	set := live.KeySet{Publish: cmd.Publish || !cmd.Play, Play: cmd.Play || !cmd.Publish}
 	return cmd.with(ctx, c, func(db *sqldb.DB, s live.Stream) error {
-		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes or watches %s (%s) with the old keys is sent away.", s.Title, s.ID)); err != nil {
+		if err := confirmed(c, cmd.Yes, fmt.Sprintf("Whoever publishes or watches %s (%s) with the old keys is sent away.", s.Title,
+			s.ID)); err != nil {
 			return err
 		}
 		keys, err := live.Rotate(ctx, db, s.ID, set)

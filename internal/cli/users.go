@@ -141,7 +141,8 @@ func (cmd *someone) findIn(ctx context.Context, c *console, fn func(*sqldb.DB, a
 }
 
 // followed waits until a server has applied a change of a user, and shows the result.
-func (cmd *someone) followed(ctx context.Context, c *console, d accounts.Directory, user accounts.ID, result map[string]any, text string) error {
+func (cmd *someone) followed(ctx context.Context, c *console, d accounts.Directory, user accounts.ID, result map[string]any,
+	text string) error {
 	err := wait(ctx, d, user)
 	result["user"], result["followed"] = user.String(), err == nil
 	shown := c.result(result, func(w io.Writer) error {
@@ -152,7 +153,8 @@ func (cmd *someone) followed(ctx context.Context, c *console, d accounts.Directo
 }
 
 // errNotFollowed reports a change that no server has applied.
-var errNotFollowed = fmt.Errorf("%w The change stands in the database; servers that run may go by old copies until one has followed", errNotTaken)
+var errNotFollowed = fmt.Errorf("%w The change stands in the database; servers that run may go by old copies until one has followed",
+	errNotTaken)
 
 func wait(ctx context.Context, d accounts.Directory, user accounts.ID) error {
 	for end := time.Now().Add(followWait); ; {
@@ -240,7 +242,8 @@ func (p *usersPage) show(c *console, list []accounts.Account) error {
 		tab := keycli.NewTable(w, 3)
 		fmt.Fprintln(tab, "ID\tADDRESS\tNAME\tDEVICES\tCREATED\tSTATE")
 		for _, v := range views {
-			fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", v.ID, cmp.Or(v.Email, "–"), cmp.Or(v.Name, "–"), v.Sessions, v.Created.Local().Format(time.DateOnly), v.about())
+			fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\n", v.ID, cmp.Or(v.Email, "–"), cmp.Or(v.Name, "–"), v.Sessions,
+				v.Created.Local().Format(time.DateOnly), v.about())
 		}
 		if err := tab.Flush(); err != nil {
 			return err

@@ -26,7 +26,8 @@ var (
 	orderKeys = keyspace.Def1[ID](Keys, "cluster:order:{node}", keyspace.JSONOf[Order](),
 		keyspace.Expire(entryLife), keyspace.Doc{Purpose: "an operator's order to a node: drain, or serve again", MaxBytes: 256})
 
-	nodesKey = keyspace.Def0(Keys, "cluster:nodes_active", keyspace.ZSetOf("node → Unix ms of its last heartbeat, by its clock; negative once it is gone"),
+	nodesKey = keyspace.Def0(Keys, "cluster:nodes_active",
+		keyspace.ZSetOf("node → Unix ms of its last heartbeat, by its clock; negative once it is gone"),
 		keyspace.Forever("a node is removed after its entry expired"),
 		keyspace.Doc{Purpose: "nodes that are alive or were alive a minute ago"})
 )

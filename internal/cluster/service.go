@@ -74,7 +74,8 @@ type Service struct {
 // bus runs.
 func New(cfg Config) *Service {
 	s := &Service{
-		redis: &redisStore{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1), sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Lapsed,
+		redis: &redisStore{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1),
+		sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Lapsed,
 		self: Node{ID: cfg.Node, Boot: ids.New[boot](), Address: cfg.Advertise, RTMPPort: cfg.RTMPPort, GRPCPort: cfg.GRPCPort,
 			Version: cfg.Version, Roles: cfg.Roles, Status: Starting, Started: time.Now().UTC().Truncate(time.Millisecond)},
 	}

@@ -160,7 +160,8 @@ func testTogether(t *testing.T, db *redis.DB) {
 	})
 	e, ok := entryOf(t, db, b.self.ID)
 	want := b.Self()
-	if !ok || !e.Alive || e.Age > 2*beat || !reflect.DeepEqual(e.Node, want) || want.Address != "stoa:80" || want.RTMPPort != 1935 || want.GRPCPort != 50051 {
+	if !ok || !e.Alive || e.Age > 2*beat || !reflect.DeepEqual(e.Node, want) || want.Address != "stoa:80" || want.RTMPPort != 1935 ||
+		want.GRPCPort != 50051 {
 		t.Errorf("the entry is %+v, want %+v", e, want)
 	}
 	b.stop()
@@ -173,7 +174,8 @@ func testTogether(t *testing.T, db *redis.DB) {
 		t.Errorf("after it signed off the entry is %+v, %v", e, ok)
 	}
 	a.stop()
-	told := []string{Joined + " " + a.self.ID.String(), Joined + " " + b.self.ID.String(), Left + " " + b.self.ID.String(), Left + " " + a.self.ID.String()}
+	told := []string{Joined + " " + a.self.ID.String(), Joined + " " + b.self.ID.String(), Left + " " + b.self.ID.String(),
+		Left + " " + a.self.ID.String()}
 	eventually.True(t, "the news", func() bool { return len(w.heardOf()) >= 4 })
 	if got := w.heardOf(); !slices.Equal(got, told) {
 		t.Errorf("told %q, want %q", got, told)
@@ -264,7 +266,8 @@ func testBury(t *testing.T, db *redis.DB) {
 		id, at := nodes[rng.IntN(len(nodes))], now+rng.Int64N(3)
 		if rng.IntN(2) == 0 {
 			scores[id.String()] = float64(at)
-			must(t, db.Do(t.Context(), keyspace.Cmd{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{strconv.FormatInt(at, 10), id.String()}}).Err)
+			must(t, db.Do(t.Context(), keyspace.Cmd{Name: "ZADD", Key: nodesKey.At().Key,
+				Args: []string{strconv.FormatInt(at, 10), id.String()}}).Err)
 			continue
 		}
 		seen := float64(at)
@@ -310,7 +313,8 @@ func TestRenew_WorksInAFullRedis(t *testing.T) {
 	if _, err := m.redis.renew(t.Context(), m.Self()); err == nil {
 		t.Error("a full Redis accepted the entry")
 	}
-	if left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: leaseKeys.At(m.self.ID).Key}).Int(); err != nil || left <= time.Minute.Milliseconds() {
+	if left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: leaseKeys.At(m.self.ID).Key}).Int(); err != nil ||
+		left <= time.Minute.Milliseconds() {
 		t.Errorf("the lease has %d ms left, %v; want an hour", left, err)
 	}
 }
@@ -378,7 +382,8 @@ func TestLive_WithoutOwnLeaseReportsNoDeaths(t *testing.T) {
 
 func TestReachable(t *testing.T) {
 	for addr, want := range map[string]string{
-		"127.0.0.1:80": "127.0.0.1:80", "0.0.0.0:80": "box:80", "[::]:80": "box:80", ":80": "box:80", "[fe80::1]:80": "[fe80::1]:80", "odd": "odd",
+		"127.0.0.1:80": "127.0.0.1:80", "0.0.0.0:80": "box:80", "[::]:80": "box:80", ":80": "box:80", "[fe80::1]:80": "[fe80::1]:80",
+		"odd": "odd",
 	} {
 		if got := reachable(addr, "box"); got != want {
 			t.Errorf("reachable(%s) = %s, want %s", addr, got, want)

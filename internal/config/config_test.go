@@ -197,7 +197,8 @@ func TestReport_MasksSecrets(t *testing.T) {
 	}
 	for _, redis := range []string{
 		"rediss://stoa:hunter2@host:6379/1", "redis://host?password=hunter2", "redis-sentinel://:hunter2@a,b:2/name",
-		"redis://:hunter2%zz@host", "stoa:hunter2@host", "redis://stoa:2024#hunter2@host/1", "redis://:12/hunter2@host", "redis://stoa:/hunter2@host/1",
+		"redis://:hunter2%zz@host", "stoa:hunter2@host", "redis://stoa:2024#hunter2@host/1", "redis://:12/hunter2@host",
+		"redis://stoa:/hunter2@host/1",
 		"redis://stoa:12?hunter2@host/1",
 	} {
 		var got settings
@@ -228,7 +229,8 @@ func TestReport_MasksSecrets(t *testing.T) {
 		t.Errorf("a URL is shown as %q (%v), want all but its password", v.Value, err)
 	}
 	_, err = Load(&got, Sources{Env: []string{"STOA_SMTP_HOST=h", "STOA_SMTP_PASSWORD=hunter2", "STOA_SMTP_PASSWORD_FILE=" + file}})
-	if got, want := faults(err), []string{"STOA_SMTP_PASSWORD_FILE: is set together with STOA_SMTP_PASSWORD; set only one of them"}; !slices.Equal(got, want) {
+	if got, want := faults(err), []string{
+		"STOA_SMTP_PASSWORD_FILE: is set together with STOA_SMTP_PASSWORD; set only one of them"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	_, err = Load(&got, Sources{File: write(t, "smtp.password = ['hunter2']")})
@@ -245,7 +247,8 @@ func TestLoad_FaultOfASecretHidesItsValue(t *testing.T) {
 		Word  string        `koanf:"word" secret:"true" enum:"open,shut"`
 	}
 	_, err := Load(&got, Sources{Env: []string{"STOA_PIN=hunter2", "STOA_NET=hunter2", "STOA_UNTIL=hunter2", "STOA_WORD=hunter2"}})
-	want := []string{"STOA_PIN: want a whole number", "STOA_NET: not a prefix", "STOA_UNTIL: want a duration such as 90s, 15m, 12h or 30d", "STOA_WORD: want one of open, shut"}
+	want := []string{"STOA_PIN: want a whole number", "STOA_NET: not a prefix", "STOA_UNTIL: want a duration such as 90s, 15m, 12h or 30d",
+		"STOA_WORD: want one of open, shut"}
 	if got := faults(err); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -257,7 +260,8 @@ func TestLoad_FaultOfASecretHidesItsValue(t *testing.T) {
 
 func TestLocate_AddsTheOriginOfLaterFaults(t *testing.T) {
 	var got settings
-	rep, err := Load(&got, Sources{File: write(t, "# of a mail server\n[smtp]\n# host = \"mail\"\n\n[log]\n"), Env: []string{"STOA_SHARE=0.7"}})
+	rep, err := Load(&got, Sources{File: write(t, "# of a mail server\n[smtp]\n# host = \"mail\"\n\n[log]\n"),
+		Env: []string{"STOA_SHARE=0.7"}})
 	if err != nil {
 		t.Fatalf("tables of which all is commented out: %v", err)
 	}
@@ -268,15 +272,19 @@ func TestLocate_AddsTheOriginOfLaterFaults(t *testing.T) {
 }
 
 func TestLoad_WarnsOfMisspeltVariables(t *testing.T) {
-	rep, err := Load(&settings{}, Sources{Env: []string{"STOA_ADRR=x", "STOA_REDIS_URL=redis://r", "STOA_SMTP_HOST_FILE=/run/secrets/host", "STOA_PROXY=x", "STOA_SMPT_PORT=25",
-		"STOA_PORT=tcp://10.0.0.1:80", "STOA_SERVICE_HOST=10.0.0.1", "STOA_SERVICE_PORT_HTTP=80", "STOA_PORT_80_TCP_ADDR=10.0.0.1", "STOA_REDIS_SERVICE_HOST=10.0.0.2", "STOA_REDIS_PORT=tcp://10.0.0.2:6379"}})
-	want := []string{"STOA_ADRR is not a setting; did you mean STOA_ADDR?", "STOA_PROXY is not a setting", "STOA_REDIS_URL is not a setting; did you mean STOA_REDIS?",
+	rep, err := Load(&settings{}, Sources{Env: []string{"STOA_ADRR=x", "STOA_REDIS_URL=redis://r", "STOA_SMTP_HOST_FILE=/run/secrets/host",
+		"STOA_PROXY=x", "STOA_SMPT_PORT=25",
+		"STOA_PORT=tcp://10.0.0.1:80", "STOA_SERVICE_HOST=10.0.0.1", "STOA_SERVICE_PORT_HTTP=80", "STOA_PORT_80_TCP_ADDR=10.0.0.1",
+		"STOA_REDIS_SERVICE_HOST=10.0.0.2", "STOA_REDIS_PORT=tcp://10.0.0.2:6379"}})
+	want := []string{"STOA_ADRR is not a setting; did you mean STOA_ADDR?", "STOA_PROXY is not a setting",
+		"STOA_REDIS_URL is not a setting; did you mean STOA_REDIS?",
 		"STOA_SMPT_PORT is not a setting; did you mean STOA_SMTP_PORT?", "STOA_SMTP_HOST_FILE is not a setting; did you mean STOA_SMTP_HOST?"}
 	if err != nil || !slices.Equal(rep.Warnings, want) {
 		t.Errorf("got warnings %q and %v, want %q", rep.Warnings, err, want)
 	}
 	var out bytes.Buffer
-	if err := rep.Print(&out, false); err != nil || !strings.Contains(out.String(), "\nwarning: STOA_ADRR is not a setting; did you mean STOA_ADDR?\n") {
+	if err := rep.Print(&out, false); err != nil || !strings.Contains(out.String(),
+		"\nwarning: STOA_ADRR is not a setting; did you mean STOA_ADDR?\n") {
 		t.Errorf("Print: %v\n%s", err, &out)
 	}
 }
@@ -336,7 +344,8 @@ func TestPrint_WritesATableOrJSON(t *testing.T) {
 	if err := rep.Print(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	if want := "SETTING         VALUE        FROM\naddr            :0           STOA_ADDR\nkey_prefix      stoa         default\n"; !strings.HasPrefix(out.String(), want) {
+	if want := "SETTING         VALUE        FROM\naddr            :0           STOA_ADDR\n" +
+		"key_prefix      stoa         default\n"; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("Print: got\n%swant it to begin with\n%s", &out, want)
 	}
 	out.Reset()
@@ -384,7 +393,8 @@ func TestDefaults_ZeroIsTheDefaultUnlessTagged(t *testing.T) {
 	if _, err := Load(&loaded, Sources{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(&zeros, Sources{Flags: map[string]string{"share": "0", "smtp.port": "0", "smtp.timeout": "0s", "users": "0", "every": "0s"}}); err != nil {
+	if _, err := Load(&zeros, Sources{Flags: map[string]string{"share": "0", "smtp.port": "0", "smtp.timeout": "0s", "users": "0",
+		"every": "0s"}}); err != nil {
 		t.Fatal(err)
 	}
 	want := loaded
@@ -394,7 +404,8 @@ func TestDefaults_ZeroIsTheDefaultUnlessTagged(t *testing.T) {
 	}
 	made := settings{SMTP: smtp{Port: 25}}
 	Defaults(&made)
-	want = settings{Share: loaded.Share, Format: loaded.Format, SMTP: smtp{Port: 25, Timeout: loaded.SMTP.Timeout}, limits: limits{Users: loaded.Users}}
+	want = settings{Share: loaded.Share, Format: loaded.Format, SMTP: smtp{Port: 25, Timeout: loaded.SMTP.Timeout},
+		limits: limits{Users: loaded.Users}}
 	if !reflect.DeepEqual(made, want) {
 		t.Errorf("made in code: got\n%+v, want\n%+v", made, want)
 	}

@@ -14,9 +14,11 @@ import (
 // Routes adds the operation to a.
 func (s *Service) Routes(a *web.API) {
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/jwt", ID: "auth.jwt", Tags: []string{"accounts"},
-		Summary:     "Log in by the app's token",
-		Description: "The token is a JSON Web Token that the app's backend or identity provider has signed. A new user gets an account, unless the operator has disabled that.",
-		Errors: []*errs.Error{ErrOff, ErrToken, ErrUnknown, accounts.ErrExternalID, accounts.ErrDeviceName, accounts.ErrBanned, accounts.ErrCredentials, accounts.ErrStore,
+		Summary: "Log in by the app's token",
+		Description: "The token is a JSON Web Token that the app's backend or identity provider has signed. A new user gets an account, " +
+			"unless the operator has disabled that.",
+		Errors: []*errs.Error{ErrOff, ErrToken, ErrUnknown, accounts.ErrExternalID, accounts.ErrDeviceName, accounts.ErrBanned,
+			accounts.ErrCredentials, accounts.ErrStore,
 			webhooks.ErrRefused, webhooks.ErrUnavailable}}, s.post)
 }
 

@@ -45,7 +45,8 @@ var (
 func (c Settings) Validate() error {
 	config.Defaults(&c)
 	if !c.On() {
-		return config.Refuse(len(c.Algorithms) > 0 || c.Issuer != "" || c.Audience != "", "secret", "tokens cannot be checked without secret, jwks_url or jwks_file")
+		return config.Refuse(len(c.Algorithms) > 0 || c.Issuer != "" || c.Audience != "", "secret",
+			"tokens cannot be checked without secret, jwks_url or jwks_file")
 	}
 	u, err := url.Parse(c.JWKSURL)
 	faults := []error{
@@ -54,7 +55,8 @@ func (c Settings) Validate() error {
 		config.Refuse(len(c.Algorithms) == 0, "algorithms", "name the algorithms that are taken, such as RS256"),
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"),
 		config.Refuse(c.JWKSURL != "" && c.JWKSFile != "", "jwks_file", "the keys come either from jwks_url or from a file"),
-		config.Refuse(c.JWKSURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"), "jwks_url", "an address is https://app.example.org/.well-known/jwks.json"),
+		config.Refuse(c.JWKSURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"), "jwks_url",
+			"an address is https://app.example.org/.well-known/jwks.json"),
 		config.Refuse(c.Leeway < 0 || c.Leeway > 5*time.Minute, "leeway", "%s is not between 0 and 5m", c.Leeway),
 		config.Refuse(c.MaxLife < time.Minute || c.MaxLife > 24*time.Hour, "max_life", "%s is not between a minute and a day", c.MaxLife),
 	}
@@ -65,7 +67,8 @@ func (c Settings) Validate() error {
 		case slices.Contains(asymmetric, alg):
 			faults = append(faults, config.Refuse(c.JWKSURL == "" && c.JWKSFile == "", "jwks_url", "%s needs jwks_url or jwks_file", alg))
 		default:
-			faults = append(faults, config.Refuse(true, "algorithms", "%q is none of %s", alg, strings.Join(slices.Concat(symmetric, asymmetric), ", ")))
+			faults = append(faults, config.Refuse(true, "algorithms", "%q is none of %s", alg,
+				strings.Join(slices.Concat(symmetric, asymmetric), ", ")))
 		}
 	}
 	return errors.Join(faults...)

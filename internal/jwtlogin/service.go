@@ -68,7 +68,8 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("jwt: %w", err)
 	}
-	s := &Service{cfg: cfg, parser: jwt.NewParser(jwt.WithValidMethods(cfg.Algorithms), jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),
+	s := &Service{cfg: cfg, parser: jwt.NewParser(jwt.WithValidMethods(cfg.Algorithms), jwt.WithIssuer(cfg.Issuer),
+		jwt.WithAudience(cfg.Audience),
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(cfg.Leeway), jwt.WithTimeFunc(cfg.Now))}
 	var err error
 	var keys keyfunc.Keyfunc
@@ -85,7 +86,8 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		keys, err = keyfunc.NewDefaultOverrideCtx(ctx, []string{cfg.JWKSURL}, keyfunc.Override{
 			Client:      cfg.Client,
 			HTTPTimeout: fetchTime, RefreshInterval: fetchEvery, NoErrorReturnFirstHTTPReq: &later,
-			RefreshUnknownKID: rate.NewLimiter(rate.Inf, 0), RateLimitWaitMax: fetchTime, // the latter also bounds the fetch; fetching limits the rate
+			// the latter also bounds the fetch; fetching limits the rate
+			RefreshUnknownKID: rate.NewLimiter(rate.Inf, 0), RateLimitWaitMax: fetchTime,
 			RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
 				return func(_ context.Context, err error) {
 					cfg.Log.Error("jwt: keys not fetched, keeping the known ones", "err", err)
@@ -219,7 +221,8 @@ func (s *Service) open(ctx context.Context, external accounts.External, ip strin
 	if !s.cfg.Create {
 		return accounts.User{}, ErrUnknown
 	}
-	_, refused := s.cfg.Hooks.Before(ctx, api.BeforeRegistration, clientnet.Parse(ip), api.HookUser{ExternalID: external.ID, Name: external.Name}, nil)
+	_, refused := s.cfg.Hooks.Before(ctx, api.BeforeRegistration, clientnet.Parse(ip),
+		api.HookUser{ExternalID: external.ID, Name: external.Name}, nil)
 	if refused != nil {
 		return accounts.User{}, refused
 	}

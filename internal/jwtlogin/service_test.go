@@ -54,10 +54,11 @@ func TestKeys_UnknownAreFetchedRarely(t *testing.T) {
 		cfg.JWKSURL = "https://app.example.org/jwks.json"
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		s, err := New(ctx, Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, Settings: cfg, Client: &http.Client{Transport: answers(func() ([]byte, error) {
-			fetched.Add(1)
-			return store.JSONPublic(ctx)
-		})}})
+		s, err := New(ctx, Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, Settings: cfg,
+			Client: &http.Client{Transport: answers(func() ([]byte, error) {
+				fetched.Add(1)
+				return store.JSONPublic(ctx)
+			})}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,8 @@ func TestKeys_UnknownAreFetchedRarely(t *testing.T) {
 			t.Fatal(err)
 		}
 		sign := func(kid string) string {
-			token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"iss": "app", "aud": "stoa", "sub": "c-1", "exp": time.Now().Add(time.Minute).Unix()})
+			token := jwt.NewWithClaims(jwt.SigningMethodEdDSA,
+				jwt.MapClaims{"iss": "app", "aud": "stoa", "sub": "c-1", "exp": time.Now().Add(time.Minute).Unix()})
 			token.Header["kid"] = kid
 			text, err := token.SignedString(private)
 			if err != nil {
@@ -114,10 +116,11 @@ func begin(t *testing.T, takes time.Duration) begun {
 	cfg.JWKSURL = "https://app.example.org/jwks.json"
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	b.Service, err = New(ctx, Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, Settings: cfg, Client: &http.Client{Transport: slow{takes, answers(func() ([]byte, error) {
-		b.fetched.Add(1)
-		return b.store.JSONPublic(ctx)
-	})}}})
+	b.Service, err = New(ctx, Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, Settings: cfg,
+		Client: &http.Client{Transport: slow{takes, answers(func() ([]byte, error) {
+			b.fetched.Add(1)
+			return b.store.JSONPublic(ctx)
+		})}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +142,8 @@ func (b begun) signs(kid string) {
 // show reports whether a token that names a key, or none, is accepted.
 func (b begun) show(kid string) bool {
 	b.t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"iss": "app", "aud": "stoa", "sub": "c-1", "exp": time.Now().Add(time.Minute).Unix()})
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA,
+		jwt.MapClaims{"iss": "app", "aud": "stoa", "sub": "c-1", "exp": time.Now().Add(time.Minute).Unix()})
 	if kid != "" {
 		token.Header["kid"] = kid
 	}
@@ -277,7 +281,8 @@ func TestToken_RefusalsHaveTheirReasonInTheLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log logtest.Buffer
 			cfg := Settings{Issuer: "app", Audience: "stoa", Algorithms: []string{"HS256"}, Secret: secret, IDClaim: "user_id"}
-			s, err := New(t.Context(), Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Now: time.Now, Settings: cfg})
+			s, err := New(t.Context(), Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Now: time.Now,
+				Settings: cfg})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,24 +29,33 @@ const sdp = "application/sdp"
 // Routes adds the operations of this package to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"live"}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams", ID: "live.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated, NoReplay: true, Creates: true,
-		Summary: "Create a stream", Description: "The response contains the keys, which are not shown again. A retry with the same Idempotency-Key returns the same stream with new keys, which replace those of the first response.", Errors: []*errs.Error{ErrTitle, ErrStreams, ErrStream, accounts.ErrNoUser, ErrStore}}, s.postStream)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams", ID: "live.create", Tags: tags, Limit: createLimit,
+		Status: http.StatusCreated, NoReplay: true, Creates: true,
+		Summary: "Create a stream", Description: "The response contains the keys, which are not shown again. A retry with the same " +
+			"Idempotency-Key returns the same stream with new keys, which replace those of the first response.",
+		Errors: []*errs.Error{ErrTitle, ErrStreams, ErrStream, accounts.ErrNoUser, ErrStore}}, s.postStream)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams", ID: "live.mine", Tags: tags,
 		Summary: "List the caller's streams, newest first", Errors: []*errs.Error{ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/live", ID: "live.list", Tags: tags,
-		Summary:     "List open live streams",
-		Description: "The stream that started last comes first. A page may have fewer streams than requested, because it omits publishers of crashed nodes.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getLive)
+		Summary: "List open live streams",
+		Description: "The stream that started last comes first. A page may have fewer streams than requested, because it omits publishers of " +
+			"crashed nodes.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getLive)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}", ID: "live.get", Tags: tags,
 		Summary:     "Get a stream",
 		Description: "The caller must have the right to watch it.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.getStream)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/streams/{stream}", ID: "live.update", Tags: tags,
 		Summary: "Update a stream", Errors: []*errs.Error{ErrStream, ErrTitle, ErrStore}}, s.patchStream)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}", ID: "live.delete", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Delete a stream", Description: "Its publisher and viewers are disconnected. The caller keeps the recordings.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/keys", ID: "live.rotate", Tags: tags, Limit: keysLimit, Status: http.StatusOK, NoReplay: true,
-		Summary: "Rotate the keys of a stream", Description: "The old keys become invalid. Publishers and viewers that use them are disconnected, within a second if the nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
+		Summary: "Delete a stream", Description: "Its publisher and viewers are disconnected. The caller keeps the recordings.",
+		Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/keys", ID: "live.rotate", Tags: tags, Limit: keysLimit,
+		Status: http.StatusOK, NoReplay: true,
+		Summary: "Rotate the keys of a stream", Description: "The old keys become invalid. Publishers and viewers that use them are " +
+			"disconnected, within a second if the nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/stop", ID: "live.stop", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Disconnect the publisher of a stream", Description: "The publisher can reconnect with the publish key, and many programs do so automatically. Rotate the key to prevent that.", Errors: []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
+		Summary:     "Disconnect the publisher of a stream",
+		Description: "The publisher can reconnect with the publish key, and many programs do so automatically. Rotate the key to prevent that.",
+		Errors:      []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/viewers", ID: "live.viewers", Tags: tags,
 		Summary:     "List viewers of a stream",
 		Description: "At most 1000.", Errors: []*errs.Error{ErrStream, ErrState, ErrStore}}, s.getViewers)
@@ -63,17 +72,24 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 	}
 	begin := []*errs.Error{ErrStream, ErrMay, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrState, ErrStore}
 	statuses := map[string]int{ErrCodec.Code: http.StatusNotAcceptable, ErrOffer.Code: http.StatusBadRequest}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
-		Summary:     "Publish a stream by WHIP",
-		Description: "The bearer token is the publish key, or the owner's access token. The answer contains all candidates, and candidates of the offer are ignored: there is no trickle ICE, and PATCH returns 405. DELETE at Location ends the session.",
-		Errors:      append(slices.Clone(begin), ErrBusy)}, s.postWHIP)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whip/{session}", ID: "live.unpublish", Tags: tags, Status: http.StatusOK,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit,
+		Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
+		Summary: "Publish a stream by WHIP",
+		Description: "The bearer token is the publish key, or the owner's access token. The answer contains all candidates, and candidates of " +
+			"the offer are ignored: there is no trickle ICE, and PATCH returns 405. DELETE at Location ends the session.",
+		Errors: append(slices.Clone(begin), ErrBusy)}, s.postWHIP)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whip/{session}", ID: "live.unpublish", Tags: tags,
+		Status:  http.StatusOK,
 		Summary: "End a publisher's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrState, ErrStore}}, s.deleteWHIP)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whep", ID: "live.watch", Tags: tags, Limit: watchLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
-		Summary:     "Watch a stream by WHEP",
-		Description: "WHEP is draft-ietf-wish-whep. The bearer token is the play key, a token from a room's playlist, or the access token of a user who may watch. The answer contains all candidates, and candidates of the offer are ignored: PATCH returns 405. If the stream is not live, the response is 409 with Retry-After.",
-		Errors:      append(slices.Clone(begin), ErrTooMany, ErrOffAir, ErrNode)}, s.postWHEP)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whep/{session}", ID: "live.leave", Tags: tags, Status: http.StatusOK,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whep", ID: "live.watch", Tags: tags, Limit: watchLimit,
+		Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
+		Summary: "Watch a stream by WHEP",
+		Description: "WHEP is draft-ietf-wish-whep. The bearer token is the play key, a token from a room's playlist, or the access token of " +
+			"a user who may watch. The answer contains all candidates, and candidates of the offer are ignored: PATCH returns 405. If the stream " +
+			"is not live, the response is 409 with Retry-After.",
+		Errors: append(slices.Clone(begin), ErrTooMany, ErrOffAir, ErrNode)}, s.postWHEP)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whep/{session}", ID: "live.leave", Tags: tags,
+		Status:  http.StatusOK,
 		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)
 }
 
@@ -125,9 +141,11 @@ func (p SessionPath) session() (SessionID, error) {
 }
 
 func (s Shown) wire() api.Stream {
-	w := api.Stream{ID: s.ID.String(), Owner: s.Owner.String(), Title: s.Title, Access: s.Access.String(), Record: s.Record, Created: api.At(sqldb.Time(s.Created)), LastLive: api.AtOrNil(sqldb.TimeOrZero(s.Last))}
+	w := api.Stream{ID: s.ID.String(), Owner: s.Owner.String(), Title: s.Title, Access: s.Access.String(), Record: s.Record,
+		Created: api.At(sqldb.Time(s.Created)), LastLive: api.AtOrNil(sqldb.TimeOrZero(s.Last))}
 	if a := s.OnAir; a != nil {
-		w.Live = &api.StreamLive{Since: api.At(sqldb.Time(a.Started)), Recording: a.Recording, Viewers: s.Stats.Viewers, Bitrate: s.Stats.Bitrate, Packets: s.Stats.Packets, Bytes: s.Stats.Bytes, Lost: s.Stats.Lost}
+		w.Live = &api.StreamLive{Since: api.At(sqldb.Time(a.Started)), Recording: a.Recording, Viewers: s.Stats.Viewers, Bitrate: s.Stats.Bitrate,
+			Packets: s.Stats.Packets, Bytes: s.Stats.Bytes, Lost: s.Stats.Lost}
 		if f := a.Formats.Video; f != nil {
 			w.Live.Video = f.Name()
 		}
@@ -150,7 +168,8 @@ func accessOf(name *string) *Access {
 }
 
 func (s *Service) postStream(ctx context.Context, caller accounts.Caller, in *web.Body[api.StreamNew]) (*web.Body[api.StreamKeyed], error) {
-	st, keys, err := s.Create(ctx, caller.User, web.NewID[Stream](ctx), Update{Title: &in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
+	st, keys, err := s.Create(ctx, caller.User, web.NewID[Stream](ctx),
+		Update{Title: &in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +285,8 @@ func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in 
 		return nil, err
 	}
 	return web.NewBody(api.StreamRecordings{Next: next, Recordings: web.List(list, func(r Recording) api.StreamRecording {
-		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: api.At(sqldb.Time(r.Started)), Duration: r.Duration, Bytes: r.Bytes}
+		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: api.At(sqldb.Time(r.Started)), Duration: r.Duration,
+			Bytes: r.Bytes}
 	})}), nil
 }
 

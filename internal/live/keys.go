@@ -29,10 +29,12 @@ var (
 	fenceKeys = keyspace.Def1[ID](Keys, "stream:fence:{{stream}}", keyspace.CounterKind(),
 		keyspace.Expire(fenceLife), keyspace.Doc{Purpose: "the fencing token of a stream's newest publisher", Together: "stream"})
 	infoKeys = keyspace.Def1[ID](Keys, "stream:info:{{stream}}", keyspace.JSONOf[OnAir](),
-		keyspace.Expire(infoLife), keyspace.Doc{Purpose: "where a stream is published, and with which codecs; it counts while the lease has its token", Together: "stream", MaxBytes: 1 << 10})
+		keyspace.Expire(infoLife), keyspace.Doc{Purpose: "where a stream is published, and with which codecs; it counts while the lease has " +
+			"its token", Together: "stream", MaxBytes: 1 << 10})
 	statsKeys = keyspace.Def1[ID](Keys, "stream:stats:{{stream}}", keyspace.HashOf("viewers; bitrate in bits a second; packets; bytes; lost"),
 		keyspace.Expire(statsLife), keyspace.Doc{Purpose: "what is counted of a stream's publisher", Together: "stream", MaxBytes: 1 << 10})
-	subscriberKeys = keyspace.Def1[ID](Keys, "stream:subscribers:{{stream}}", keyspace.ZSetOf("session.node.user by the Unix ms, of the servers, until when it counts"),
+	subscriberKeys = keyspace.Def1[ID](Keys, "stream:subscribers:{{stream}}",
+		keyspace.ZSetOf("session.node.user by the Unix ms, of the servers, until when it counts"),
 		keyspace.Expire(subscribersLife), keyspace.Doc{Purpose: "who watches a stream, and at which node", Together: "stream", MaxBytes: 4 << 20})
 
 	streamKeys = keyspace.Def1[ID](Keys, "cache:stream:{stream}", keyspace.CachedOf[Stream](),

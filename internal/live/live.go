@@ -122,10 +122,12 @@ var (
 	ErrSession = errs.New(errs.NotFound, "live.session_unknown", "There is no such session.")
 	ErrCursor  = errs.New(errs.Invalid, "live.cursor", "That cursor does not come from this list.")
 	ErrFull    = errs.New(errs.Unavailable, "live.full", "The server has no free sessions. Try again in 30 seconds.").Retry(30 * time.Second)
-	ErrTooMany = errs.New(errs.TooMany, "live.too_many_viewers", "You, or your network, have too many streams open. Close one.").Retry(30 * time.Second)
-	ErrMedia   = errs.New(errs.Unavailable, "live.no_media", "This server does not offer live streams.").Retry(time.Minute)
-	ErrNode    = errs.New(errs.Unavailable, "live.node_away", "The publisher's server is unavailable. Please try again.").Retry(5 * time.Second)
-	ErrState   = errs.New(errs.Unavailable, "live.state_away", "The stream's state is unavailable right now. Please try again.").Retry(2 * time.Second)
+	ErrTooMany = errs.New(errs.TooMany, "live.too_many_viewers",
+		"You, or your network, have too many streams open. Close one.").Retry(30 * time.Second)
+	ErrMedia = errs.New(errs.Unavailable, "live.no_media", "This server does not offer live streams.").Retry(time.Minute)
+	ErrNode  = errs.New(errs.Unavailable, "live.node_away", "The publisher's server is unavailable. Please try again.").Retry(5 * time.Second)
+	ErrState = errs.New(errs.Unavailable, "live.state_away",
+		"The stream's state is unavailable right now. Please try again.").Retry(2 * time.Second)
 )
 
 // Off turns media off, as an empty setting does.
@@ -162,7 +164,8 @@ func (c Settings) Validate() error {
 		config.Refuse(c.Sessions < 1 || c.Sessions > 100_000, "sessions", "%d is not between 1 and 100000", c.Sessions),
 		config.Refuse(c.MaxFrom < 1, "max_from", "%d is less than 1", c.MaxFrom),
 		config.Refuse(c.RecordBytes < LeastRecordBytes, "record_bytes", "%d is less than %d", c.RecordBytes, LeastRecordBytes),
-		config.Refuse(c.RecordFor < time.Hour || c.RecordFor > 10*365*24*time.Hour, "record_for", "%s is not between an hour and ten years", c.RecordFor),
+		config.Refuse(c.RecordFor < time.Hour || c.RecordFor > 10*365*24*time.Hour, "record_for", "%s is not between an hour and ten years",
+			c.RecordFor),
 		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm))
 }
 

@@ -17,9 +17,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		publishers: prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_live_publishers", Help: "Streams that are published to this node."}),
 		viewers:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_live_viewers", Help: "Viewers of live streams at this node."}),
-		relays:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_live_relays", Help: "Live streams that this node fetches from other nodes."}),
-		bytesIn:    prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_live_received_bytes_total", Help: "Bytes of media that publishers have sent to this node."}),
-		joins: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_live_join_seconds", Help: "Time from a viewer's offer to the first packet, by whether a group of pictures was kept for them.",
+		relays: prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_live_relays",
+			Help: "Live streams that this node fetches from other nodes."}),
+		bytesIn: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_live_received_bytes_total",
+			Help: "Bytes of media that publishers have sent to this node."}),
+		joins: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_live_join_seconds",
+			Help:    "Time from a viewer's offer to the first packet, by whether a group of pictures was kept for them.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"kept"}),
 	}
 	if reg != nil {

@@ -62,7 +62,8 @@ func (p *publication) token() int64 { return p.held.Load().Token }
 
 // onAir returns the info for other nodes.
 func (s *Service) onAir(p *publication) OnAir {
-	return OnAir{Token: p.token(), Session: p.session, Node: s.cfg.Node, Address: s.cfg.Address(), Started: p.began, Formats: p.src.Formats, Recording: p.recording != nil}
+	return OnAir{Token: p.token(), Session: p.session, Node: s.cfg.Node, Address: s.cfg.Address(), Started: p.began, Formats: p.src.Formats,
+		Recording: p.recording != nil}
 }
 
 // Publish answers the offer of a publisher, and publishes until the session ends. It returns ErrStream, ErrMay,
@@ -140,7 +141,8 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 		s.log.Debug("live: publisher not reported, retried later", "stream", id, "err", err)
 	}
 	s.metrics.publishers.Inc()
-	s.log.Info("live: stream published", "stream", id, "session", p.session, "pictures", name(p.src.Formats.Video), "sound", name(p.src.Formats.Audio))
+	s.log.Info("live: stream published", "stream", id, "session", p.session, "pictures", name(p.src.Formats.Video), "sound",
+		name(p.src.Formats.Audio))
 	go func() {
 		defer done()
 		s.renewPublisher(base, p)

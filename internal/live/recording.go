@@ -53,7 +53,8 @@ func (s *Service) record(st Stream, p *publication) *localRecording {
 	if !st.Record {
 		return nil
 	}
-	t := &localRecording{Recording: Recording{ID: p.session, Stream: st.ID, Started: p.began}, path: filepath.Join(s.cfg.Folder, st.ID.String()+"."+p.session.String()+"."+strconv.FormatInt(p.began, 10)+extension)}
+	t := &localRecording{Recording: Recording{ID: p.session, Stream: st.ID, Started: p.began},
+		path: filepath.Join(s.cfg.Folder, st.ID.String()+"."+p.session.String()+"."+strconv.FormatInt(p.began, 10)+extension)}
 	unlocked := t.path + ".new" // other nodes do not look for this name
 	err := os.MkdirAll(s.cfg.Folder, 0o700)
 	if err == nil {
@@ -132,7 +133,8 @@ func (s *Service) storeRecording(ctx context.Context, t *localRecording) (err er
 // storeFile stores a recording with the id of its session, and adds the file's id to the name of its path. So the next
 // start does not store it again if the row cannot be written.
 func (s *Service) storeFile(ctx context.Context, t *localRecording, owner accounts.ID) error {
-	file, err := s.cfg.Files.Store(ctx, owner, t.ID.String(), "live-"+sqldb.Time(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, t.file, s.cfg.RecordFor)
+	file, err := s.cfg.Files.Store(ctx, owner, t.ID.String(), "live-"+sqldb.Time(t.Started).Format("2006-01-02-150405")+extension, webm,
+		t.Bytes, t.file, s.cfg.RecordFor)
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,8 @@ func leftoverRecording(path string) *localRecording {
 		_ = file.Close()
 		return nil
 	}
-	t := &localRecording{Recording: Recording{ID: session, Stream: stream, Started: started, Bytes: info.Size(), Duration: max(0, info.ModTime().UnixMilli()-started)}, path: path, file: file}
+	t := &localRecording{Recording: Recording{ID: session, Stream: stream, Started: started, Bytes: info.Size(),
+		Duration: max(0, info.ModTime().UnixMilli()-started)}, path: path, file: file}
 	if len(parts) == 4 { // it is stored
 		t.File = parts[3]
 	}

@@ -46,8 +46,10 @@ func (s *redisStore) report(ctx context.Context, id ID, a OnAir, c Stats, now ti
 	if err != nil {
 		return 0, err
 	}
-	n, err := reportScript.Run(ctx, s.db, []keyspace.Key{fenceKeys.At(id).Key, infoKeys.At(id).Key, statsKeys.At(id).Key, subscriberKeys.At(id).Key},
-		text(a.Token), string(info), text(infoLife.Milliseconds()), text(statsLife.Milliseconds()), text(now.UnixMilli()), text(c.Bitrate), text(c.Packets), text(c.Bytes), text(c.Lost)).Int()
+	n, err := reportScript.Run(ctx, s.db, []keyspace.Key{fenceKeys.At(id).Key, infoKeys.At(id).Key, statsKeys.At(id).Key,
+		subscriberKeys.At(id).Key},
+		text(a.Token), string(info), text(infoLife.Milliseconds()), text(statsLife.Milliseconds()), text(now.UnixMilli()), text(c.Bitrate),
+		text(c.Packets), text(c.Bytes), text(c.Lost)).Int()
 	if err == nil && n < 0 {
 		err = errOvertaken
 	}
@@ -65,7 +67,8 @@ func (s *redisStore) clear(ctx context.Context, id ID, token int64) error {
 
 // forget deletes the keys of a deleted stream, except the fence, which refuses its last publisher.
 func (s *redisStore) forget(ctx context.Context, id ID) error {
-	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: infoKeys.At(id).Key, More: []keyspace.Key{statsKeys.At(id).Key, subscriberKeys.At(id).Key}}).Err
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: infoKeys.At(id).Key,
+		More: []keyspace.Key{statsKeys.At(id).Key, subscriberKeys.At(id).Key}}).Err
 }
 
 // states returns the present states of streams, in one round trip.
@@ -74,7 +77,8 @@ func (s *redisStore) states(ctx context.Context, list []ID, now time.Time) (map[
 	cmds := make([]keyspace.Cmd, 0, each*len(list))
 	for _, id := range list {
 		cmds = append(cmds, keyspace.Cmd{Name: "GET", Key: publisherKeys.At(id).Key}, keyspace.Cmd{Name: "GET", Key: infoKeys.At(id).Key},
-			keyspace.Cmd{Name: "HGETALL", Key: statsKeys.At(id).Key}, keyspace.Cmd{Name: "ZCOUNT", Key: subscriberKeys.At(id).Key, Args: []string{"(" + text(now.UnixMilli()), "+inf"}})
+			keyspace.Cmd{Name: "HGETALL", Key: statsKeys.At(id).Key},
+			keyspace.Cmd{Name: "ZCOUNT", Key: subscriberKeys.At(id).Key, Args: []string{"(" + text(now.UnixMilli()), "+inf"}})
 	}
 	all := make(map[ID]State, len(list))
 	replies := s.db.DoMulti(ctx, cmds)
@@ -165,7 +169,8 @@ const mostViewers = 1000
 
 // viewers returns at most mostViewers viewers of a stream.
 func (s *redisStore) viewers(ctx context.Context, id ID, now time.Time) ([]Watching, error) {
-	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "ZRANGEBYSCORE", Key: subscriberKeys.At(id).Key, Args: []string{"(" + text(now.UnixMilli()), "+inf", "LIMIT", "0", strconv.Itoa(mostViewers)}}).Items()
+	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "ZRANGEBYSCORE", Key: subscriberKeys.At(id).Key,
+		Args: []string{"(" + text(now.UnixMilli()), "+inf", "LIMIT", "0", strconv.Itoa(mostViewers)}}).Items()
 	var all []Watching
 	for _, it := range items {
 		parts := strings.SplitN(it.Str, ".", 3)

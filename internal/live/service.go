@@ -33,7 +33,8 @@ import (
 type Files interface {
 	// Store stores a file for a user for a limited time, and returns its id. This is the caller's id, unless it is not
 	// available. A retry with the same id resumes after its ctx or the process ended, or the storage was unavailable.
-	Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error)
+	Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt,
+		keep time.Duration) (file string, err error)
 }
 
 // People is the part of accounts that this package needs; *accounts.Service implements it.
@@ -102,8 +103,11 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: aggregate.New(cfg.DB, cfg.Caches), bus: cfg.Bus.Nodes(), signer: cfg.Secret, previous: cfg.Previous, cfg: cfg, life: leaseLife, every: reportEvery, sweep: checkEvery, log: cfg.Log,
-		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, due: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
+	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: aggregate.New(cfg.DB, cfg.Caches),
+		bus: cfg.Bus.Nodes(), signer: cfg.Secret, previous: cfg.Previous, cfg: cfg, life: leaseLife, every: reportEvery, sweep: checkEvery,
+		log:     cfg.Log,
+		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, due: map[ID]bool{}, viewers: map[string]int{},
+		nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
 	s.bus.Handle(topic, bus.Handler{Event: s.handleEvent, Lost: s.lost})
 	return s, nil
@@ -286,7 +290,8 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 
 // change runs fn on an owner's stream in a transaction, under the lock of its row, and drops its cache entry. It
 // returns ErrStream.
-func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, event cache.Event[ID], fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
+func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, event cache.Event[ID],
+	fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
 	err = s.caches.Change(ctx, event.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		if st, err = lockOwned(ctx, tx, owner, id); err != nil {
 			return err
@@ -329,7 +334,9 @@ func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, set KeyS
 // Delete deletes a stream. Recorded files remain with their owner. It returns ErrStream.
 func (s *Service) Delete(ctx context.Context, owner accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "live.Delete %s", id)
-	if _, err := s.change(ctx, owner, id, StreamDeleted, func(ctx context.Context, tx *sqldb.Tx, _ *Stream) error { return deleteStream(ctx, tx, id) }); err != nil {
+	if _, err := s.change(ctx, owner, id, StreamDeleted, func(ctx context.Context, tx *sqldb.Tx, _ *Stream) error {
+		return deleteStream(ctx, tx, id)
+	}); err != nil {
 		return err
 	}
 	s.deleted(ctx, id)
@@ -569,7 +576,8 @@ const ticketLife = 10 * time.Minute
 // watch. The device is the viewer's session, or zero for a guest.
 // The token and its sessions end when the viewer leaves the room or the viewer's session ends. They also end when by
 // may no longer watch, or with a new play key. Ticket returns ErrStream.
-func (s *Service) Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time, err error) {
+func (s *Service) Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string,
+	device accounts.DeviceID) (path, token string, until time.Time, err error) {
 	defer errs.Wrap(&err, "live.Ticket %s", stream)
 	id, err := ids.Parse[Stream](stream)
 	if err != nil {

@@ -61,7 +61,8 @@ type files struct {
 	gate   chan struct{} // Store waits until it is closed; nil: Store does not wait
 }
 
-func (f *files) Store(ctx context.Context, _ accounts.ID, id, name, media string, size int64, body io.ReaderAt, _ time.Duration) (string, error) {
+func (f *files) Store(ctx context.Context, _ accounts.ID, id, name, media string, size int64, body io.ReaderAt,
+	_ time.Duration) (string, error) {
 	f.mu.Lock()
 	gate := f.gate
 	f.mu.Unlock()
@@ -94,7 +95,8 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, fo
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: 10 * time.Second})
-	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus,
+		Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,9 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, fo
 
 func single(t *testing.T, change func(*Service)) *world {
 	ahead := new(atomic.Int64)
-	db := sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	db := sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
 	return newWorld(t, db, redistest.Open(t, "embedded"), ahead, t.TempDir(), change)
 }
 
@@ -217,10 +221,11 @@ func (w *world) holds(key string) Caller {
 func (w *world) publish(by Caller, id ID) (*livetest.Publisher, SessionID, error) {
 	w.t.Helper()
 	var session SessionID
-	p, err := livetest.Publish(w.t.Context(), livetest.Camera{KeyEvery: time.Second}, func(ctx context.Context, offer string) (answer string, err error) {
-		session, answer, err = w.Publish(ctx, by, id, offer)
-		return answer, err
-	})
+	p, err := livetest.Publish(w.t.Context(), livetest.Camera{KeyEvery: time.Second},
+		func(ctx context.Context, offer string) (answer string, err error) {
+			session, answer, err = w.Publish(ctx, by, id, offer)
+			return answer, err
+		})
 	if err == nil {
 		w.t.Cleanup(p.Close)
 	}
@@ -452,7 +457,8 @@ func TestLease_LostInRedisIsReacquired(t *testing.T) {
 	w.must(err)
 	w.sees("pictures", v)
 	token := w.found(st.ID).pub.token()
-	w.must(w.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: publisherKeys.At(st.ID).Key, More: []keyspace.Key{fenceKeys.At(st.ID).Key, infoKeys.At(st.ID).Key, statsKeys.At(st.ID).Key, subscriberKeys.At(st.ID).Key}}).Err)
+	w.must(w.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: publisherKeys.At(st.ID).Key,
+		More: []keyspace.Key{fenceKeys.At(st.ID).Key, infoKeys.At(st.ID).Key, statsKeys.At(st.ID).Key, subscriberKeys.At(st.ID).Key}}).Err)
 	eventually.True(t, "the stream to be on the air again", func() bool {
 		sh := w.shown(ann, st.ID)
 		return sh.OnAir != nil && sh.OnAir.Session == session && sh.OnAir.Token > token
@@ -506,7 +512,8 @@ func TestViewers_OfDeadNodeCountForHalfMinute(t *testing.T) {
 	w := single(t, nil)
 	st, _ := w.made(w.person(), Update{})
 	now := w.bus.Time()
-	w.must(w.Service.redis.renew(t.Context(), map[ID][]Watching{st.ID: {{Session: ids.New[Session](), Node: "dead"}, {Session: ids.New[Session](), Node: "dead", User: w.person()}}}, now))
+	w.must(w.Service.redis.renew(t.Context(), map[ID][]Watching{st.ID: {{Session: ids.New[Session](), Node: "dead"},
+		{Session: ids.New[Session](), Node: "dead", User: w.person()}}}, now))
 	for _, c := range []struct {
 		after time.Duration
 		want  int
@@ -767,7 +774,8 @@ func TestStart_IgnoresRecordingsOfOtherNodes(t *testing.T) {
 	eventually.True(t, "more pictures", func() bool { return p.Sent.Load() > from+30 })
 	w.stop()
 	list, _, err := w.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
-	if w.must(err); len(list) != 1 || list[0].Bytes <= size || len(w.files.stored[list[0].File]) != int(list[0].Bytes) || len(next.files.stored) != 0 {
+	if w.must(err); len(list) != 1 || list[0].Bytes <= size || len(w.files.stored[list[0].File]) != int(list[0].Bytes) ||
+		len(next.files.stored) != 0 {
 		t.Errorf("recorded are %+v, of which the first %d bytes were there; the other node has stored %d", list, size, len(next.files.stored))
 	}
 }
@@ -801,7 +809,8 @@ func TestTicket_EndsByTimeAndRotation(t *testing.T) {
 	_, _, _, err = w.Ticket(ctx, bob, st.ID.String(), room, guest, accounts.DeviceID{})
 	w.fails("a ticket for what needs a key", err, ErrStream)
 	path, token, until, err := w.Ticket(ctx, ann, st.ID.String(), room, guest, accounts.DeviceID{})
-	if w.must(err); path != "/v1/streams/"+st.ID.String()+"/whep" || time.Until(until) > ticketLife || time.Until(until) < ticketLife-time.Minute {
+	if w.must(err); path != "/v1/streams/"+st.ID.String()+"/whep" || time.Until(until) > ticketLife ||
+		time.Until(until) < ticketLife-time.Minute {
 		t.Errorf("a ticket for %s until %s", path, until)
 	}
 	by := w.holds(token)
@@ -1050,9 +1059,17 @@ func TestWatching_EndsWithItsRightOnAllNodes(t *testing.T) {
 		end  func()
 	}{
 		{"a user's login session", device, func() { w.must(far.accounts.Revoke(t.Context(), device.User, device.Device)) }},
-		{"the login session behind a ticket", ticketOf(ann, member.User.String(), member.Device), func() { w.must(far.accounts.Revoke(t.Context(), member.User, member.Device)) }},
-		{"a place in a room", ticketOf(ann, guest, accounts.DeviceID{}), func() { w.outside.Store(guest, true); gone("", guest, api.RoomKicked) }},
-		{"a room", ticketOf(ann, closed, accounts.DeviceID{}), func() { w.outside.Store(closed, true); gone(api.RoomChannel(room), "", api.RoomClosed) }},
+		{"the login session behind a ticket", ticketOf(ann, member.User.String(), member.Device), func() {
+			w.must(far.accounts.Revoke(t.Context(), member.User, member.Device))
+		}},
+		{"a place in a room", ticketOf(ann, guest, accounts.DeviceID{}), func() {
+			w.outside.Store(guest, true)
+			gone("", guest, api.RoomKicked)
+		}},
+		{"a room", ticketOf(ann, closed, accounts.DeviceID{}), func() {
+			w.outside.Store(closed, true)
+			gone(api.RoomChannel(room), "", api.RoomClosed)
+		}},
 		{"the right of the user who added the stream", ticketOf(adder, ids.New[world]().String(), accounts.DeviceID{}), func() {
 			_, err := far.Update(t.Context(), ann, st.ID, Update{Access: to(ByKey)})
 			w.must(err)
@@ -1132,7 +1149,8 @@ func TestStream_SurvivesFullRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	report(2)
-	if left, err := s.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: infoKeys.At(id).Key}).Int(); err != nil || left <= time.Minute.Milliseconds() {
+	if left, err := s.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: infoKeys.At(id).Key}).Int(); err != nil ||
+		left <= time.Minute.Milliseconds() {
 		t.Errorf("where it is published stays for %d ms, %v; want %s", left, err, infoLife)
 	}
 }

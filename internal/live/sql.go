@@ -13,7 +13,8 @@ import (
 )
 
 // ErrStore reports that SQL is unavailable.
-var ErrStore = errs.New(errs.Unavailable, "live.store_away", "Streams cannot be reached right now. Please try again.").Retry(2 * time.Second)
+var ErrStore = errs.New(errs.Unavailable, "live.store_away",
+	"Streams cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
 // asKind gives database errors the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
@@ -56,7 +57,8 @@ func selectStreams(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Stre
 
 // selectUserStreams returns at most n streams of a user, newest first.
 func selectUserStreams(ctx context.Context, q sqldb.Querier, owner accounts.ID, n int) ([]Stream, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.owner_id = ? ORDER BY s.created DESC, s.id LIMIT ?", owner, n)
+	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.owner_id = ? ORDER BY s.created DESC, s.id LIMIT ?",
+		owner, n)
 	return sqldb.Collect(rows, err, scanRow)
 }
 
@@ -67,7 +69,9 @@ func countOwned(ctx context.Context, q sqldb.Querier, owner accounts.ID) (n int,
 
 // openLive returns at most n open streams that are live according to SQL, the latest start first.
 func openLive(ctx context.Context, q sqldb.Querier, after place, n int) ([]Stream, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.since > 0 AND s.access = ? AND (s.since < ? OR s.since = ? AND s.id > ?) ORDER BY s.since DESC, s.id LIMIT ?", Open, after.since, after.since, after.id, n)
+	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+
+		" FROM streams s WHERE s.since > 0 AND s.access = ? AND (s.since < ? OR s.since = ? AND s.id > ?) ORDER BY s.since DESC, s.id LIMIT ?",
+		Open, after.since, after.since, after.id, n)
 	return sqldb.Collect(rows, err, scanRow)
 }
 
@@ -78,13 +82,15 @@ func allLive(ctx context.Context, q sqldb.Querier, n int) ([]Stream, error) {
 }
 
 func insertStream(ctx context.Context, tx *sqldb.Tx, st Stream) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO streams (id, owner_id, title, access, record, created, since, ended, publish_hash, play_hash, fence) VALUES "+sqldb.Tuples(11, 1),
+	_, err := tx.ExecContext(ctx, "INSERT INTO streams (id, owner_id, title, access, record, created, since, ended, publish_hash, "+
+		"play_hash, fence) VALUES "+sqldb.Tuples(11, 1),
 		st.ID, st.Owner, st.Title, st.Access, st.Record, st.Created, 0, 0, st.Publish, st.Play, 0)
 	return err
 }
 
 func updateStream(ctx context.Context, tx *sqldb.Tx, st Stream) error {
-	_, err := tx.ExecContext(ctx, "UPDATE streams SET title = ?, access = ?, record = ?, publish_hash = ?, play_hash = ? WHERE id = ?", st.Title, st.Access, st.Record, st.Publish, st.Play, st.ID)
+	_, err := tx.ExecContext(ctx, "UPDATE streams SET title = ?, access = ?, record = ?, publish_hash = ?, play_hash = ? WHERE id = ?",
+		st.Title, st.Access, st.Record, st.Publish, st.Play, st.ID)
 	return err
 }
 
@@ -98,12 +104,14 @@ func deleteStream(ctx context.Context, tx *sqldb.Tx, id ID) error {
 
 // claim records that a stream is published with a token. It returns false if a newer token is recorded.
 func claim(ctx context.Context, tx *sqldb.Tx, id ID, token, since int64) (bool, error) {
-	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET fence = ?, since = ? WHERE id = ? AND fence < ?", token, since, id, token))
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET fence = ?, since = ? WHERE id = ? AND fence < ?", token, since, id,
+		token))
 }
 
 // unclaim records that a stream is no longer published, unless it has a newer token.
 func unclaim(ctx context.Context, tx *sqldb.Tx, id ID, token int64) (bool, error) {
-	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET since = 0, ended = ? WHERE id = ? AND fence = ? AND since > 0", tx.Now().UnixMilli(), id, token))
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET since = 0, ended = ? WHERE id = ? AND fence = ? AND since > 0",
+		tx.Now().UnixMilli(), id, token))
 }
 
 // insertRecording stores the row of a recording, if its stream exists.
@@ -111,7 +119,8 @@ func insertRecording(ctx context.Context, tx *sqldb.Tx, r Recording) error {
 	if _, err := selectStream(ctx, tx, r.Stream, tx.Dialect().ForUpdate()); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO stream_recordings (id, stream_id, file_id, fault, started, duration, bytes) VALUES "+sqldb.Tuples(7, 1),
+	_, err := tx.ExecContext(ctx, "INSERT INTO stream_recordings (id, stream_id, file_id, fault, started, duration, bytes) VALUES "+
+		sqldb.Tuples(7, 1),
 		r.ID, r.Stream, r.File, r.Fault, r.Started, r.Duration, r.Bytes)
 	return err
 }
@@ -121,7 +130,8 @@ const mostRecordings = 200
 
 // selectRecordings returns at most n recordings of a stream after a place, newest first.
 func selectRecordings(ctx context.Context, q sqldb.Querier, id ID, at place, n int) ([]Recording, error) {
-	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE stream_id = ? AND (started < ? OR (started = ? AND id > ?)) ORDER BY started DESC, id LIMIT ?",
+	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE "+
+		"stream_id = ? AND (started < ? OR (started = ? AND id > ?)) ORDER BY started DESC, id LIMIT ?",
 		id, at.since, at.since, at.id, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Recording, err error) {
 		err = rows.Scan(&r.ID, &r.Stream, &r.File, &r.Fault, &r.Started, &r.Duration, &r.Bytes)

@@ -66,7 +66,8 @@ func TestBox_IsBounded(t *testing.T) {
 			// The other 498 rows need not be inserted.
 			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 				for n := 1; n < boxSize; n++ {
-					if _, err := tx.ExecContext(ctx, "INSERT INTO dev_mails (recipient, subject, body, sent) VALUES ('ann@example.org', ?, 'x', 0)", fmt.Sprint(n)); err != nil {
+					if _, err := tx.ExecContext(ctx, "INSERT INTO dev_mails (recipient, subject, body, sent) VALUES ('ann@example.org', ?, 'x', 0)",
+						fmt.Sprint(n)); err != nil {
 						return err
 					}
 				}
@@ -142,10 +143,12 @@ func TestPage_ShowsMailsWithoutScripts(t *testing.T) {
 	}
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(body)
 	sum := sha256.Sum256([]byte(style[1]))
-	if csp, want := rec.Header().Get("Content-Security-Policy"), "style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'"; !strings.Contains(csp, want) || !strings.Contains(csp, "default-src 'none'") {
+	if csp, want := rec.Header().Get("Content-Security-Policy"), "style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+
+		"'"; !strings.Contains(csp, want) || !strings.Contains(csp, "default-src 'none'") {
 		t.Errorf("policy: got %s, want nothing but %s", csp, want)
 	}
-	if body := get(t, h, "/dev/mail?to=ann@example.org", browser).Body.String(); strings.Contains(body, "bob") || !strings.Contains(body, "482913") {
+	if body := get(t, h, "/dev/mail?to=ann@example.org", browser).Body.String(); strings.Contains(body, "bob") ||
+		!strings.Contains(body, "482913") {
 		t.Errorf("the page for ann shows more or less than her mails:\n%s", body)
 	}
 }
@@ -193,11 +196,14 @@ func TestHandler_ServesJSON(t *testing.T) {
 	if err := box.Send(t.Context(), Message{"ann@example.org", "Your code", "482913 is your code."}); err != nil {
 		t.Fatal(err)
 	}
-	want := []map[string]any{{"to": "ann@example.org", "subject": "Your code", "text": "482913 is your code.", "at": "2026-03-01T12:00:00.250Z", "code": "482913"}}
-	for url, accept := range map[string]string{"/dev/mail.json?to=ann@example.org": "*/*", "/dev/mail": "application/json", "/dev/mail.json": ""} {
+	want := []map[string]any{{"to": "ann@example.org", "subject": "Your code", "text": "482913 is your code.",
+		"at": "2026-03-01T12:00:00.250Z", "code": "482913"}}
+	for url, accept := range map[string]string{"/dev/mail.json?to=ann@example.org": "*/*", "/dev/mail": "application/json",
+		"/dev/mail.json": ""} {
 		rec := get(t, h, url, accept)
 		var got []map[string]any
-		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got, want) || rec.Header().Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got, want) ||
+			rec.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: got %s (%v), want %v", url, rec.Body, err, want)
 		}
 	}

@@ -243,7 +243,8 @@ func TestSend_EncodesTheDomainInASCII(t *testing.T) {
 	if to := s.only(t).Header.Get("To"); !s.heard("RCPT TO:<Ann@xn--mller-kva.example>") || to != "<Ann@xn--mller-kva.example>" {
 		t.Errorf("got a mail to %s, and commands %q", to, s.commands)
 	}
-	for in, want := range map[string]string{"ann@EXAMPLE.org": "ann@example.org", "ann@exa_mple.org": "ann@exa_mple.org", "ann": "ann", "ann@-ä.org": "ann@-ä.org"} {
+	for in, want := range map[string]string{"ann@EXAMPLE.org": "ann@example.org", "ann@exa_mple.org": "ann@exa_mple.org", "ann": "ann",
+		"ann@-ä.org": "ann@-ä.org"} {
 		if got := ASCII(in); got != want {
 			t.Errorf("%s in ASCII is %s, want %s", in, got, want)
 		}
@@ -458,7 +459,8 @@ func TestConfig_IsValidatedWithDefaultPorts(t *testing.T) {
 	var tagged struct {
 		SMTP Config `koanf:"smtp"`
 	}
-	if _, err := config.Load(&tagged, config.Sources{Env: []string{"STOA_SMTP_HOST=h"}}); err == nil || err.Error() != "smtp.from: want a sender, such as Stoa <no-reply@example.org>" {
+	if _, err := config.Load(&tagged, config.Sources{Env: []string{"STOA_SMTP_HOST=h"}}); err == nil ||
+		err.Error() != "smtp.from: want a sender, such as Stoa <no-reply@example.org>" {
 		t.Errorf("loaded without a sender: got %v, want smtp.from at fault", err)
 	}
 }
@@ -473,7 +475,10 @@ func TestCheck_LogsInAndSendsNothing(t *testing.T) {
 		want   string // text in the error; empty: success
 	}{
 		{"plain", &server{}, nil, ""},
-		{"STARTTLS and a log-in", &server{cert: cert}, func(c *Config) { auth(c); c.TLS, c.TLSConfig = "starttls", &tls.Config{RootCAs: pool} }, ""},
+		{"STARTTLS and a log-in", &server{cert: cert}, func(c *Config) {
+			auth(c)
+			c.TLS, c.TLSConfig = "starttls", &tls.Config{RootCAs: pool}
+		}, ""},
 		{"a wrong password", &server{}, func(c *Config) { c.User, c.Password = "stoa", "hunter3" }, "535"},
 		{"no STARTTLS", &server{}, func(c *Config) { c.TLS = "starttls" }, "STARTTLS"},
 		{"a certificate of nobody's", &server{cert: cert}, func(c *Config) { c.TLS = "starttls" }, "certificate"},

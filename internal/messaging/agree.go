@@ -161,7 +161,8 @@ func (s *Service) apply(ctx context.Context, at []time.Time, changes ...change) 
 // transact runs fn in a transaction that changes the conversation of a user's chat, and applies the committed change to
 // Redis. fn sets the conversation in c. It returns a step, which is empty if no message changed, or nil if nothing
 // changed.
-func (s *Service) transact(ctx context.Context, user accounts.ID, chat ChatRef, c *change, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
+func (s *Service) transact(ctx context.Context, user accounts.ID, chat ChatRef, c *change,
+	fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
 	var result *step
 	at, err := s.inTurn(ctx, user, chat, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		result, err = fn(ctx, tx)
@@ -180,7 +181,8 @@ func (s *Service) transact(ctx context.Context, user accounts.ID, chat ChatRef, 
 
 // inTurn runs fn in a transaction that locks the conversation of a user's chat, when it is its turn. It returns the
 // time that it announced to the projection, or zero if it announced none.
-func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn func(ctx context.Context, tx *sqldb.Tx) error) (at time.Time, err error) {
+func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef,
+	fn func(ctx context.Context, tx *sqldb.Tx) error) (at time.Time, err error) {
 	var row any = conversationOf(chat.group)
 	if chat.direct() {
 		row = pairOf(user, chat.peer)

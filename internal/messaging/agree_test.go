@@ -30,8 +30,10 @@ import (
 // fromSQL returns the same domain with a projection that never becomes ready.
 func (w *world) fromSQL() *Service {
 	s := w.Service
-	plain := &Service{sql: s.sql, redis: s.redis, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, metrics: s.metrics, log: s.log, base: s.base,
-		projection: projection.New(projection.Config[change, derivedState]{Redis: w.redis, DB: s.sql.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
+	plain := &Service{sql: s.sql, redis: s.redis, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations,
+		groups: s.groups, cfg: s.cfg, metrics: s.metrics, log: s.log, base: s.base,
+		projection: projection.New(projection.Config[change, derivedState]{Redis: w.redis, DB: s.sql.db, Applied: appliedKey.At(), Node: "none",
+			Log: slog.New(slog.DiscardHandler)})}
 	plain.loader = newLoader(plain)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var loading sync.WaitGroup
@@ -185,7 +187,8 @@ func TestRedis_AgreesWithSQL(t *testing.T) {
 							}
 						}
 					case n < 98:
-						lost := append(keysOf(user), latestKey(direct, mustBetween(w, user, peer)), latestKey(group, conversationOf(g)), headKeys.At(conversationOf(g)).Key)
+						lost := append(keysOf(user), latestKey(direct, mustBetween(w, user, peer)), latestKey(group, conversationOf(g)),
+							headKeys.At(conversationOf(g)).Key)
 						w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: lost[dice.IntN(len(lost))]}).Err)
 					case n < 99 && a > 0: // a member leaves, or another user joins
 						if err := w.in.Remove(ctx, who[0], g, user); err != nil {
@@ -199,7 +202,8 @@ func TestRedis_AgreesWithSQL(t *testing.T) {
 							}
 						}
 					}
-					w.agrees(plain, user, []ChatRef{With(peer), With(who[dice.IntN(4)]), In(g)}, began.Add(time.Duration(dice.IntN(2000))*time.Millisecond), dice)
+					w.agrees(plain, user, []ChatRef{With(peer), With(who[dice.IntN(4)]), In(g)},
+						began.Add(time.Duration(dice.IntN(2000))*time.Millisecond), dice)
 					w.agrees(plain, peer, []ChatRef{With(user), In(g)}, began, dice)
 					// Redis may have been unavailable during the read, so it is read again until Redis returns it.
 					for try := 0; w.projection.Up(); try++ {
@@ -405,7 +409,8 @@ func TestLoad_SkipsRedisForTooManyChats(t *testing.T) {
 				if _, err := tx.ExecContext(ctx, w.sql.newConversations.For(1), c.row()...); err != nil {
 					return err
 				}
-				if _, err := tx.ExecContext(ctx, w.sql.newMembers.For(1), member{user: user, conv: c.id, peer: ids.New[accounts.User]()}.row()...); err != nil {
+				if _, err := tx.ExecContext(ctx, w.sql.newMembers.For(1),
+					member{user: user, conv: c.id, peer: ids.New[accounts.User]()}.row()...); err != nil {
 					return err
 				}
 			}
@@ -446,7 +451,8 @@ func TestLatest_FollowsOnlyNextStep(t *testing.T) {
 	ctx, who := t.Context(), w.join(2)
 	conv := mustBetween(w, who[0], who[1])
 	m := func(seq int64, text string) *message {
-		return &message{conv: conv, seq: seq, id: ids.New[message](), from: who[0], body: messageBody{Content: api.Content{Kind: api.MessageText, Text: text}}}
+		return &message{conv: conv, seq: seq, id: ids.New[message](), from: who[0],
+			body: messageBody{Content: api.Content{Kind: api.MessageText, Text: text}}}
 	}
 	w.mustSend(who[0], who[1], "one") // so that there is a chat to read
 	w.listed(who[0])
@@ -462,7 +468,8 @@ func TestLatest_FollowsOnlyNextStep(t *testing.T) {
 		{"a change that was there", []step{{message: m(1, "edited"), rev: 1}}, "2 1 [one two]"},
 		{"the next change", []step{{message: m(1, "edited"), rev: 2}}, "2 2 [edited two]"},
 		{"a change of a message that is not there yet", []step{{message: m(3, "edited"), rev: 3}}, "2 2 [edited two]"},
-		{"two messages and a change of one", []step{{message: m(3, "three")}, {message: m(4, "four")}, {message: m(4, "fourth"), rev: 3}}, "4 3 [edited two three fourth]"},
+		{"two messages and a change of one", []step{{message: m(3, "three")}, {message: m(4, "four")}, {message: m(4, "fourth"), rev: 3}},
+			"4 3 [edited two three fourth]"},
 		{"a change of no message", []step{{rev: 4}}, "4 4 [edited two three fourth]"},
 	} {
 		cmd, err := followCmd(change{conv: conv, kind: direct, steps: follow.steps})
@@ -488,7 +495,8 @@ func TestLatest_FollowsOnlyNextStep(t *testing.T) {
 	}
 	_, got, err := w.Service.redis.read(ctx, who[0], With(who[1]), &conv)
 	w.must(err)
-	if n := len(got.messages); n != maxLatest || got.messages[0].seq != maxLatest || got.messages[n-1].seq != 2*maxLatest-1 || got.seq != 2*maxLatest-1 {
+	if n := len(got.messages); n != maxLatest || got.messages[0].seq != maxLatest || got.messages[n-1].seq != 2*maxLatest-1 ||
+		got.seq != 2*maxLatest-1 {
 		t.Errorf("%d messages from %d to %d, of %d", n, got.messages[0].seq, got.messages[n-1].seq, got.seq)
 	}
 }

@@ -17,7 +17,8 @@ import (
 
 // change runs fn on a message under the lock of its conversation, and the message gets the next rev. fn returns false
 // if there is nothing to do. The event goes to all members, and to the backend unless hook is empty.
-func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, hook string, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
+func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, hook string,
+	fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
 	var m message
 	changed := false
 	var c change
@@ -134,7 +135,8 @@ func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 
 // edited returns the content of a message after its edit. Its errors are ErrNotYours, ErrSystem, ErrRecalled,
 // ErrTooLate, ErrContent, groups.ErrMuted and groups.ErrAllMuted.
-func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *message, user accounts.ID, text string) (messageBody, error) {
+func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *message, user accounts.ID,
+	text string) (messageBody, error) {
 	if err := mayChange(m, user, q.Now(), s.cfg.EditFor); err != nil {
 		return messageBody{}, err
 	}
@@ -169,13 +171,15 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 	if err != nil || next.Text == m.body.Text {
 		return text, err
 	}
-	v, err := s.hooks.Before(ctx, api.BeforeMessageEdit, user.String(), api.HookEdit{From: user.String(), Chat: chat.String(), ID: m.id.String(), Seq: seq, Content: next.Content}, func(v api.HookVerdict) error {
-		if v.Content == nil {
-			return nil
-		}
-		_, err := s.edited(ctx, s.sql.db, chat, &m, user, v.Content.Text)
-		return err
-	})
+	v, err := s.hooks.Before(ctx, api.BeforeMessageEdit, user.String(),
+		api.HookEdit{From: user.String(), Chat: chat.String(), ID: m.id.String(), Seq: seq, Content: next.Content},
+		func(v api.HookVerdict) error {
+			if v.Content == nil {
+				return nil
+			}
+			_, err := s.edited(ctx, s.sql.db, chat, &m, user, v.Content.Text)
+			return err
+		})
 	if err != nil || v.Content == nil {
 		return text, err
 	}

@@ -115,7 +115,8 @@ type storedMessage struct {
 }
 
 func (m message) stored() storedMessage {
-	k := storedMessage{Seq: m.seq, Rev: m.rev, ID: m.id, From: m.from, ClientID: m.clientID, Body: m.body, Reply: m.reply, At: m.at, Edited: m.edited, Recalled: m.recalled}
+	k := storedMessage{Seq: m.seq, Rev: m.rev, ID: m.id, From: m.from, ClientID: m.clientID, Body: m.body, Reply: m.reply, At: m.at,
+		Edited: m.edited, Recalled: m.recalled}
 	for _, r := range m.reactions {
 		k.Reactions = append(k.Reactions, [2]string{r.emoji, r.user.String()})
 	}
@@ -123,7 +124,8 @@ func (m message) stored() storedMessage {
 }
 
 func (k storedMessage) message(conv ConversationID) (message, error) {
-	m := message{conv: conv, seq: k.Seq, rev: k.Rev, id: k.ID, from: k.From, clientID: k.ClientID, body: k.Body, reply: k.Reply, at: k.At, edited: k.Edited, recalled: k.Recalled}
+	m := message{conv: conv, seq: k.Seq, rev: k.Rev, id: k.ID, from: k.From, clientID: k.ClientID, body: k.Body, reply: k.Reply, at: k.At,
+		edited: k.Edited, recalled: k.Recalled}
 	for _, x := range k.Reactions {
 		r := reaction{emoji: x[0]}
 		if err := r.user.UnmarshalText([]byte(x[1])); err != nil {
@@ -186,7 +188,8 @@ func parseHead(conv ConversationID, text string) (head, error) {
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
 		return head{}, fmt.Errorf("the head of a group's chat in Redis: %w", err)
 	}
-	h := head{conversation: conversation{id: conv, kind: group, title: k.Title, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt, changed: k.Changed, uncounted: k.Uncounted}}
+	h := head{conversation: conversation{id: conv, kind: group, title: k.Title, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt, changed: k.Changed,
+		uncounted: k.Uncounted}}
 	if k.Last != nil {
 		last, err := k.Last.message(conv)
 		if err != nil {
@@ -258,8 +261,10 @@ func (st state) text() (string, error) {
 			Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, Hidden: st.hidden, Changed: st.me.changed, Gone: st.me.gone})
 		return fmt.Sprintf("%d %s", st.version(), body), err
 	}
-	k := storedState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed), Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
-		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden, Version: st.me.version + 1, Uncounted: st.uncounted}
+	k := storedState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed),
+		Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
+		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden,
+		Version: st.me.version + 1, Uncounted: st.uncounted}
 	if st.last != nil {
 		last := st.last.stored()
 		k.Last = &last
@@ -290,7 +295,8 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 		return st, fmt.Errorf("a chat in Redis: %.40q: %w", text, err)
 	}
 	st.changed = cmp.Or(k.Changed, st.peerMarked)
-	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft, version: version}
+	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered,
+		cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft, version: version}
 	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden
 	if k.Last != nil {
 		last, err := k.Last.message(k.Conv)

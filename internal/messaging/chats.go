@@ -178,7 +178,8 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	for i, v := range list {
 		p := profiles[v.me.peer]
 		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: v.me.mark(),
-			Unread: v.unread(v.hidden), Uncounted: v.uncountedFor(v.hidden), Pinned: api.AtOrNil(sqldb.TimeOrZero(v.me.pinned)), Draft: v.me.draft, At: api.At(sqldb.Time(v.lastAt)), Version: v.me.version + 1}
+			Unread: v.unread(v.hidden), Uncounted: v.uncountedFor(v.hidden), Pinned: api.AtOrNil(sqldb.TimeOrZero(v.me.pinned)), Draft: v.me.draft,
+			At: api.At(sqldb.Time(v.lastAt)), Version: v.me.version + 1}
 		if v.kind == group {
 			c.Group, c.GroupName, c.Gone = v.id.String(), v.title, v.me.gone != 0
 		} else {
@@ -259,7 +260,8 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	if to.shown(sight) != was.shown(sight) {
 		marked = changed
 	}
-	refused, err := s.movedMarks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: to.read, delivered: to.delivered, changed: changed, marked: marked}, st.kind, at, was})
+	refused, err := s.movedMarks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: to.read, delivered: to.delivered,
+		changed: changed, marked: marked}, st.kind, at, was})
 	s.settleUnaccepted(at, err)
 	return asKind(ctx, cmp.Or(err, refused))
 }

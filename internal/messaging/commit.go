@@ -186,7 +186,9 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 	if err := s.addFileReferences(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
-	if err := s.sql.updateConversations(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {
+	if err := s.sql.updateConversations(ctx, tx, sorted(conversations, func(a, b conversation) int {
+		return a.id.Compare(b.id)
+	})); err != nil {
 		return nil, err
 	}
 	if err := s.enqueueSentHook(ctx, tx, fresh); err != nil {
@@ -201,7 +203,8 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 // assignSeqs returns the results for stored and refused messages and creates messages for the rest. fresh are the new
 // messages, with the next numbers of their conversations, and read are the senders' marks. It updates conversations and
 // adds new messages to stored.
-func assignSeqs(batch []sending, stored map[sendingKey]message, conversations map[ConversationID]conversation, refused map[sendingKey]error, files lockedFiles, now int64) (out []sent, fresh []message, read map[sendingKey]member) {
+func assignSeqs(batch []sending, stored map[sendingKey]message, conversations map[ConversationID]conversation, refused map[sendingKey]error,
+	files lockedFiles, now int64) (out []sent, fresh []message, read map[sendingKey]member) {
 	out = make([]sent, len(batch))
 	read = map[sendingKey]member{} // by conversation and user
 	for i, in := range batch {
@@ -228,7 +231,8 @@ func assignSeqs(batch []sending, stored map[sendingKey]message, conversations ma
 		c.seq++
 		c.lastAt = max(c.lastAt, now) // times have the same order as numbers
 		c.changed = max(c.changed, c.lastAt)
-		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, body: files.body(in), reply: in.reply, at: c.lastAt}
+		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash,
+			body: files.body(in), reply: in.reply, at: c.lastAt}
 		c.updateUncounted(m)
 		conversations[in.conv] = c
 		out[i].message, out[i].chatRev, stored[in.key()] = m, c.rev, m
@@ -236,7 +240,8 @@ func assignSeqs(batch []sending, stored map[sendingKey]message, conversations ma
 		if m.body.Kind == api.MessageSystem {
 			continue // it moves no mark: the user in whose name it is sent may not have read earlier messages
 		}
-		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq, changed: now}
+		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq,
+			changed: now}
 	}
 	return out, fresh, read
 }

@@ -41,7 +41,8 @@ func TestSend_LockedConversationDelaysNoOther(t *testing.T) {
 		w.mustSend(who[0], peer, "Hi")
 		found, err := w.sql.findPairs(t.Context(), w.sql.db, []pair{pairOf(who[0], peer)}, "")
 		w.must(err)
-		batch = append(batch, sending{conv: found[pairOf(who[0], peer)], from: who[0], to: With(peer), clientID: "again", hash: "h", body: messageBody{Content: api.Content{Text: "Hi again"}}})
+		batch = append(batch, sending{conv: found[pairOf(who[0], peer)], from: who[0], to: With(peer), clientID: "again", hash: "h",
+			body: messageBody{Content: api.Content{Text: "Hi again"}}})
 	}
 	held := batch[len(batch)/2]
 	sqldbtest.Busy(t, w.sql.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", batch[0].conv) // by another node
@@ -60,7 +61,9 @@ func TestSend_LockedConversationDelaysNoOther(t *testing.T) {
 }
 
 func TestBusyRow_LeavesConnectionsToMessages(t *testing.T) {
-	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) {
+		c.MaxConns = 8
+	}), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(3 + 64)
 	ann, bob, eve, guests := who[0], who[1], who[2], who[3:]
 	g := w.founded(ann, bob)
@@ -115,7 +118,8 @@ func TestSend_LateCommitIsAppliedAfterRefusedRetry(t *testing.T) {
 	w.mustSend(ann, bob, "Hi")
 	w.listed(bob)
 	now := w.sql.db.Now()
-	batch := []sending{{conv: mustBetween(w, ann, bob), from: ann, to: With(bob), clientID: "again", hash: "h", body: messageBody{Content: api.Content{Text: "Hi again"}}, since: now}}
+	batch := []sending{{conv: mustBetween(w, ann, bob), from: ann, to: With(bob), clientID: "again", hash: "h",
+		body: messageBody{Content: api.Content{Text: "Hi again"}}, since: now}}
 	w.projection.Begin(now)
 	written, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
@@ -144,7 +148,8 @@ func TestMarks_LockedMemberDelaysNoOther(t *testing.T) {
 	var batch []marking
 	for _, user := range who[1:] {
 		w.mustSend(who[0], user, "Hi")
-		batch = append(batch, marking{member: member{user: user, conv: mustBetween(w, who[0], user), peer: who[0], read: 1, delivered: 1}, kind: direct})
+		batch = append(batch, marking{member: member{user: user, conv: mustBetween(w, who[0], user), peer: who[0], read: 1, delivered: 1},
+			kind: direct})
 	}
 	held := batch[5]
 	sqldbtest.Hold(t, w.sql.db, "SELECT user_id FROM chat_members WHERE user_id = ? AND conversation = ? FOR UPDATE", held.user, held.conv)

@@ -139,7 +139,8 @@ func (s *Service) publishToGroup(ctx context.Context, conv ConversationID, typ s
 
 // unawareMembers returns the members who do not see a message, each with the seq of the last unseen one. The message is
 // older than the membership, or the member has deleted it for themselves. Without members, one result is enough.
-func (s *Service) unawareMembers(ctx context.Context, conv ConversationID, typ string, minSeq int64, members []accounts.ID) (map[accounts.ID]int64, error) {
+func (s *Service) unawareMembers(ctx context.Context, conv ConversationID, typ string, minSeq int64,
+	members []accounts.ID) (map[accounts.ID]int64, error) {
 	if len(members) == 0 {
 		return s.sql.selectUnaware(ctx, conv, minSeq, 1)
 	}
@@ -155,7 +156,8 @@ func (s *Service) unawareMembers(ctx context.Context, conv ConversationID, typ s
 }
 
 // groupEvents returns the events of messages of one group, for its channel and for members.
-func (s *Service) groupEvents(id groups.ID, typ string, reached api.ChatStands, list []message, members []accounts.ID, unaware map[accounts.ID]int64) (batch []events.Event) {
+func (s *Service) groupEvents(id groups.ID, typ string, reached api.ChatStands, list []message, members []accounts.ID,
+	unaware map[accounts.ID]int64) (batch []events.Event) {
 	encoded, ok := events.Encode(s.log, api.EventChatStands, reached)
 	if !ok {
 		return nil

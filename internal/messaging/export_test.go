@@ -62,7 +62,8 @@ func TestExport_HasAllVisibleData(t *testing.T) {
 		if want := maxExportMessages + maxExportMessages/2 - 1; len(seen) != want || chats != 2 || parts != 1 {
 			t.Errorf("%d messages of %d chats in %d parts, want %d of 2 in 2", len(seen), chats, parts+1, want)
 		}
-		if m := seen[With(bob).String()+" 1"]; m.Text != "thrice" || len(m.Earlier) != 2 || m.Earlier[0].Text != "to Bob" || m.Earlier[1].Text != "twice" {
+		if m := seen[With(bob).String()+" 1"]; m.Text != "thrice" || len(m.Earlier) != 2 || m.Earlier[0].Text != "to Bob" ||
+			m.Earlier[1].Text != "twice" {
 			t.Errorf("the edited message is %+v", m)
 		}
 		if m := seen[With(eve).String()+" 1"]; m.Text != "by Eve" || m.Earlier != nil {
@@ -107,7 +108,8 @@ func TestExport_PartEndsAfterItsChats(t *testing.T) {
 				break
 			}
 		}
-		if want := []int{maxExportChats, maxExportChats, 2, 2}; !slices.Equal(sizes, want) || len(chats) != maxExportChats+2 || len(messages) != maxExportChats+2 {
+		if want := []int{maxExportChats, maxExportChats, 2, 2}; !slices.Equal(sizes, want) || len(chats) != maxExportChats+2 ||
+			len(messages) != maxExportChats+2 {
 			t.Errorf("parts of %d chats and messages, %d and %d in all; want %d", sizes, len(chats), len(messages), want)
 		}
 	})

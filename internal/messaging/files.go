@@ -130,7 +130,9 @@ func (s *Service) removeFileReferences(ctx context.Context, tx *sqldb.Tx, conv C
 		if err != nil {
 			return err
 		}
-		if err := s.files.Release(ctx, tx, slices.DeleteFunc(chunk, func(id transfers.ID) bool { return slices.Contains(used, id) })); err != nil {
+		if err := s.files.Release(ctx, tx, slices.DeleteFunc(chunk, func(id transfers.ID) bool {
+			return slices.Contains(used, id)
+		})); err != nil {
 			return err
 		}
 	}

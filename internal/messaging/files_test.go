@@ -47,7 +47,8 @@ func (w *world) sendsFile(from accounts.ID, to ChatRef, file string) api.Sent {
 // forwards forwards a message of a user.
 func (w *world) forwards(user accounts.ID, from ChatRef, seq int64, to ChatRef) (api.Sent, error) {
 	w.t.Helper()
-	got, _, err := w.Send(w.t.Context(), user, to, api.Send{ClientID: ids.New[message]().String(), Content: api.Content{Kind: api.MessageText}, Forward: &api.MessageRef{Chat: from.String(), Seq: seq}})
+	got, _, err := w.Send(w.t.Context(), user, to, api.Send{ClientID: ids.New[message]().String(), Content: api.Content{Kind: api.MessageText},
+		Forward: &api.MessageRef{Chat: from.String(), Seq: seq}})
 	return got, err
 }
 
@@ -120,7 +121,8 @@ func TestFiles_MessageDescribesItsFile(t *testing.T) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		w.befriend(ann, bob)
-		shot, voice, text := w.upload(ann, "a.png", picture(t)), w.upload(ann, "voice", recording(1500)), w.upload(ann, "note.txt", []byte("hello"))
+		shot, voice, text := w.upload(ann, "a.png", picture(t)), w.upload(ann, "voice", recording(1500)),
+			w.upload(ann, "note.txt", []byte("hello"))
 		send := func(kind string, m api.Media) error {
 			in := withFile(kind, "")
 			in.Media = &m
@@ -128,7 +130,8 @@ func TestFiles_MessageDescribesItsFile(t *testing.T) {
 			return err
 		}
 		// The server ignores the sender's description, except for facts that only the sender has.
-		w.must(send(api.MessageImage, api.Media{File: shot, Width: 7, Name: "evil", Type: "text/html", Alt: "a beach", SHA256: strings.Repeat("0", 64)}))
+		w.must(send(api.MessageImage, api.Media{File: shot, Width: 7, Name: "evil", Type: "text/html", Alt: "a beach",
+			SHA256: strings.Repeat("0", 64)}))
 		w.must(send(api.MessageVoice, api.Media{File: voice, Duration: 99_000, Waveform: []int{0, 50, 100}}))
 		w.must(send(api.MessageFile, api.Media{File: text, Duration: 5}))
 		list, err := w.List(t.Context(), bob, With(ann), Range{Limit: 10})
@@ -139,7 +142,8 @@ func TestFiles_MessageDescribesItsFile(t *testing.T) {
 			if d.File == "" || len(d.SHA256) != 64 || d.URL != "" {
 				t.Errorf("got %+v", d)
 			}
-			got = append(got, fmt.Sprintf("%s %s %s %d %dx%d %d %v %v %s", m.Kind, d.Type, d.Name, d.Size, d.Width, d.Height, d.Duration, d.Waveform, d.Thumbnails, d.Alt))
+			got = append(got, fmt.Sprintf("%s %s %s %d %dx%d %d %v %v %s", m.Kind, d.Type, d.Name, d.Size, d.Width, d.Height, d.Duration, d.Waveform,
+				d.Thumbnails, d.Alt))
 		}
 		want := []string{fmt.Sprintf("image image/png a.png %d 600x300 0 [] [1280 320] a beach", len(picture(t))),
 			"voice audio/wav voice 24044 0x0 1500 [0 50 100] [] ", "file text/plain note.txt 5 0x0 0 [] [] "}

@@ -86,7 +86,8 @@ func TestUnreadChats_PerMember(t *testing.T) {
 
 func TestUndeliveredIn_ReadsInIndexOrder(t *testing.T) {
 	query, args := undeliveredIn([]ActiveConversation{{Seq: 1}, {Seq: 2}}, time.Now(), 10, "1 = 1")
-	if plan := sqldbtest.Plan(t, sqldbtest.SQLite(t), query, args...); strings.Count(plan, "(conversation=? AND user_id>?)") != 2 || strings.Contains(plan, "B-TREE") {
+	if plan := sqldbtest.Plan(t, sqldbtest.SQLite(t), query, args...); strings.Count(plan, "(conversation=? AND user_id>?)") != 2 ||
+		strings.Contains(plan, "B-TREE") {
 		t.Errorf("SQLite reads members by %s", plan)
 	}
 }

@@ -192,14 +192,15 @@ func TestLargeGroup_ManyMessagesPublishProgressOnce(t *testing.T) {
 		g, who := w.crowd(maxFanOut + 1)
 		var mu sync.Mutex
 		var received []int64
-		_, leave := w.bus.Listen(t.Context(), who[maxFanOut].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-			var reached api.ChatStands
-			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				received = append(received, reached.Seq)
-			}
-		}})
+		_, leave := w.bus.Listen(t.Context(), who[maxFanOut].String(),
+			&events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				var reached api.ChatStands
+				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					received = append(received, reached.Seq)
+				}
+			}})
 		defer leave()
 		bubble.Sleep(time.Second) // the events of the group's creation are published
 		mu.Lock()
@@ -230,14 +231,15 @@ func TestLargeGroup_NodesPublishInTurn(t *testing.T) {
 		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		var received []int64
-		_, leave := nodes[0].bus.Listen(t.Context(), who[maxFanOut].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-			var reached api.ChatStands
-			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				received = append(received, reached.Seq)
-			}
-		}})
+		_, leave := nodes[0].bus.Listen(t.Context(), who[maxFanOut].String(),
+			&events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				var reached api.ChatStands
+				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &reached) == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					received = append(received, reached.Seq)
+				}
+			}})
 		defer leave()
 		const seconds = 5
 		var last int64
@@ -438,7 +440,8 @@ func TestLargeGroup_NewMemberGetsLaterProgress(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if received[eve] != last || received[who[1]] != last || received[who[2]] != 0 {
-			t.Errorf("of %d messages the new member got progress %d, a member %d, and the removed one %d", last, received[eve], received[who[1]], received[who[2]])
+			t.Errorf("of %d messages the new member got progress %d, a member %d, and the removed one %d", last, received[eve], received[who[1]],
+				received[who[2]])
 		}
 	})
 }
@@ -475,14 +478,18 @@ func TestGroup_NewMemberGetsNoOlderMessages(t *testing.T) {
 					}
 				}
 				for who, channel := range map[string]string{"bob": bob.String(), "eve": eve.String(), "open": api.GroupChannel(g.String())} {
-					_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) { note(who, e) }})
+					_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+						note(who, e)
+					}})
 					defer leave()
 				}
 				beside, stop := context.WithCancel(ctx)
 				on, ended := make(chan struct{}), make(chan struct{})
 				go func() {
 					defer close(ended)
-					_ = w.redis.Subscribe(beside, groupChannel.At(g).Channel, redis.Handler{Subscribed: sync.OnceFunc(func() { close(on) }), Message: func(payload string) {
+					_ = w.redis.Subscribe(beside, groupChannel.At(g).Channel, redis.Handler{Subscribed: sync.OnceFunc(func() {
+						close(on)
+					}), Message: func(payload string) {
 						if e, err := groupChannel.At(g).Decode(payload); err == nil && groupChannel.Carries[e.Type] != nil {
 							note("programs", e)
 						}

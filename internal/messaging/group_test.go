@@ -118,7 +118,8 @@ func TestGroup_Conversation(t *testing.T) {
 			t.Errorf("search after one has left: %+v, %v", page, err)
 		}
 		changed, err := w.Chats(ctx, dan, "1", "", 10)
-		if err != nil || len(changed.Chats) != 1 || !changed.Chats[0].Gone || changed.Chats[0].Last != nil || changed.Chats[0].Seq != 0 || changed.Unread != 0 {
+		if err != nil || len(changed.Chats) != 1 || !changed.Chats[0].Gone || changed.Chats[0].Last != nil || changed.Chats[0].Seq != 0 ||
+			changed.Unread != 0 {
 			t.Errorf("changes for a former member: %+v, %v", changed, err)
 		}
 
@@ -220,7 +221,9 @@ func TestForget_DeletesMessagesOfDissolvedGroup(t *testing.T) {
 			w.must(w.Hide(ctx, bob, In(g), sent.Seq))
 		}
 		left := func(g groups.ID) (list []int) {
-			for _, from := range []string{"messages WHERE conversation", "message_edits WHERE conversation", "reactions WHERE conversation", "chat_pins WHERE conversation", "hidden_messages WHERE conversation", "conversations WHERE title <> '' AND id", "chat_groups WHERE id"} {
+			for _, from := range []string{"messages WHERE conversation", "message_edits WHERE conversation", "reactions WHERE conversation",
+				"chat_pins WHERE conversation", "hidden_messages WHERE conversation", "conversations WHERE title <> '' AND id",
+				"chat_groups WHERE id"} {
 				var n int
 				w.must(w.sql.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+from+" = ?", g).Scan(&n))
 				list = append(list, min(n, 1))
@@ -242,7 +245,9 @@ func TestForget_DeletesMessagesOfDissolvedGroup(t *testing.T) {
 		if got := left(stored); !slices.Equal(got, all) {
 			t.Errorf("of another group: %v", got)
 		}
-		if page, err := w.Chats(ctx, bob, "1", "", 10); err != nil || !slices.ContainsFunc(page.Chats, func(c api.Chat) bool { return c.Group == g.String() && c.Gone }) {
+		if page, err := w.Chats(ctx, bob, "1", "", 10); err != nil || !slices.ContainsFunc(page.Chats, func(c api.Chat) bool {
+			return c.Group == g.String() && c.Gone
+		}) {
 			t.Errorf("whose device asks then: %+v, %v", page, err)
 		}
 	})
@@ -326,7 +331,9 @@ func TestPins_OnlyExistingMessages(t *testing.T) {
 		w.must(w.Hide(ctx, bob, In(g), sent[0]))
 		for user, want := range map[accounts.ID]int{ann: maxPins, bob: maxPins - 1} {
 			pins, err := w.Pins(ctx, user, In(g))
-			if err != nil || len(pins.Messages) != want || slices.ContainsFunc(pins.Messages, func(m api.Message) bool { return user == bob && m.Seq == sent[0] }) {
+			if err != nil || len(pins.Messages) != want || slices.ContainsFunc(pins.Messages, func(m api.Message) bool {
+				return user == bob && m.Seq == sent[0]
+			}) {
 				t.Errorf("user %d sees %d pinned messages, %v; want %d", slices.Index(who, user), len(pins.Messages), err, want)
 			}
 		}

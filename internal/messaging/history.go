@@ -43,7 +43,8 @@ func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Ra
 
 // chatWithLatest returns a user's chat, with its latest messages if Redis is available, and whether the messages are
 // from there. If the messages in Redis do not match the chat's seq and rev, it replaces them.
-func (s *Service) chatWithLatest(ctx context.Context, user accounts.ID, chat ChatRef) (st state, list []message, fromRedis bool, err error) {
+func (s *Service) chatWithLatest(ctx context.Context, user accounts.ID,
+	chat ChatRef) (st state, list []message, fromRedis bool, err error) {
 	conv, known := conversationOf(chat.group), true
 	if chat.direct() {
 		conv, known = s.pairs.get(pairOf(user, chat.peer))

@@ -32,21 +32,27 @@ var (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"chats"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats", ID: "chats.list", Tags: tags,
-		Summary:     "List chats",
-		Description: "Pinned chats come first, then chats by their newest message. A client that stores the list sends the `sync` of an earlier response as `since` and gets the changed chats; a chat may be listed although nothing has changed. `chats.messages` lists its messages after a seq, and `chats.changes` its changes since a rev.",
-		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getChats)
+		Summary: "List chats",
+		Description: "Pinned chats come first, then chats by their newest message. A client that stores the list sends the `sync` of an " +
+			"earlier response as `since` and gets the changed chats; a chat may be listed although nothing has changed. `chats.messages` lists " +
+			"its messages after a seq, and `chats.changes` its changes since a rev.",
+		Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getChats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/settings", ID: "chats.settings", Tags: tags,
 		Summary: "Get chat settings", Errors: []*errs.Error{ErrStore}}, s.getSettings)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/settings", ID: "chats.set_settings", Tags: tags,
-		Summary: "Update chat settings", Description: "The settings are the users whose messages the caller accepts, and whether receipts are shown. Absent fields stay unchanged. The caller's devices get the event chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
+		Summary: "Update chat settings", Description: "The settings are the users whose messages the caller accepts, and whether receipts are " +
+			"shown. Absent fields stay unchanged. The caller's devices get the event chat.settings.", Errors: []*errs.Error{ErrStore}},
+		s.putSettings)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Heavy: true, Limit: searchLimit,
-		Summary:     "Search the caller's chats",
-		Description: "Returns messages that contain each word of q, whole or in part. Case, width and diacritics do not matter; Chinese needs no spaces. A request scans up to 10,000 messages, so a response may have few messages or none, and still a next.",
-		Errors:      []*errs.Error{ErrQuery, ErrChat, ErrCursor, ErrStore}}, s.getSearch)
+		Summary: "Search the caller's chats",
+		Description: "Returns messages that contain each word of q, whole or in part. Case, width and diacritics do not matter; Chinese needs " +
+			"no spaces. A request scans up to 10,000 messages, so a response may have few messages or none, and still a next.",
+		Errors: []*errs.Error{ErrQuery, ErrChat, ErrCursor, ErrStore}}, s.getSearch)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/export", ID: "chats.export", Tags: tags, Heavy: true,
-		Summary:     "Export the caller's chats",
-		Description: "Returns all stored data of the caller's chats, in parts: chats with their settings and marks, the messages that the caller sees, and the earlier contents of the caller's own messages. Request the next part until there is no next.",
-		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getExport)
+		Summary: "Export the caller's chats",
+		Description: "Returns all stored data of the caller's chats, in parts: chats with their settings and marks, the messages that the " +
+			"caller sees, and the earlier contents of the caller's own messages. Request the next part until there is no next.",
+		Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getExport)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}", ID: "chats.get", Tags: tags,
 		Summary: "Get a chat", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChat))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}", ID: "chats.update", Tags: tags,
@@ -54,44 +60,65 @@ func (s *Service) Routes(a *web.API) {
 		Description: "Pins or mutes the chat, or stores a draft.", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.patchChat))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}", ID: "chats.clear", Tags: tags,
 		Summary: "Clear a chat for the caller", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.deleteChat))
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages", ID: "chats.send", Tags: tags, Limit: sendLimit, Status: http.StatusCreated,
-		Summary:     "Send a message",
-		Description: "A response means that the message is durable. A retry with the same client_id and content returns the same message. The chat of two users begins with the first message. A refusal does not show whether a block or a setting caused it.",
-		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrFile, ErrRefused, ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages", ID: "chats.send", Tags: tags, Limit: sendLimit,
+		Status:  http.StatusCreated,
+		Summary: "Send a message",
+		Description: "A response means that the message is durable. A retry with the same client_id and content returns the same message. The " +
+			"chat of two users begins with the first message. A refusal does not show whether a block or a setting caused it.",
+		Errors: []*errs.Error{ErrChat, ErrSelf, ErrClientID, ErrContent, ErrReply, ErrMessage, ErrRecalled, ErrReused, ErrFile, ErrRefused,
+			ErrYouBlock, ErrSystem, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay,
 			accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.postMessage))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages", ID: "chats.messages", Tags: tags,
-		Summary:     "List messages",
-		Description: "Returns the newest messages, or messages before, after or around a number, in the order of their numbers. It omits messages that the caller has deleted for themselves.",
-		Errors:      []*errs.Error{ErrChat, ErrStore}}, inChat(s.getMessages))
+		Summary: "List messages",
+		Description: "Returns the newest messages, or messages before, after or around a number, in the order of their numbers. It omits " +
+			"messages that the caller has deleted for themselves.",
+		Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getMessages))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/changes", ID: "chats.changes", Tags: tags,
 		Summary: "List message changes since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.edit", Tags: tags,
-		Summary: "Edit a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.patchMessage))
+		Summary: "Edit a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent,
+			ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrUnavailable,
+			ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
-		Summary:     "Hide or recall a message",
-		Description: "Hides a message for the caller, or recalls a message of the caller for all members. An admin of a group may also recall messages of members with a lower role. A recalled message keeps its number and loses its content.",
-		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, inChat(s.deleteMessage))
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags, NoReplay: true,
-		Summary: "React to a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags, NoReplay: true,
-		Summary: "Remove a reaction", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages/{seq}/file", ID: "chats.file", Tags: tags, Limit: fileLimit, NoReplay: true, Status: http.StatusOK,
-		Summary:     "Get a link to a file",
-		Description: "The link is to the file of a message, or to its thumbnail. The caller must see the message; between two users, a block refuses the link. The link is valid for some minutes, while its user sees the message. It supports range requests, so a client can resume a download with another link.",
-		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, social.ErrStore, transfers.ErrStore, ErrStore}}, inChat(s.postFile))
+		Summary: "Hide or recall a message",
+		Description: "Hides a message for the caller, or recalls a message of the caller for all members. An admin of a group may also recall " +
+			"messages of members with a lower role. A recalled message keeps its number and loses its content.",
+		Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrUnavailable,
+			ErrStore}}, inChat(s.deleteMessage))
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags,
+		NoReplay: true,
+		Summary:  "React to a message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock,
+			accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags,
+		NoReplay: true,
+		Summary:  "Remove a reaction", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages/{seq}/file", ID: "chats.file", Tags: tags, Limit: fileLimit,
+		NoReplay: true, Status: http.StatusOK,
+		Summary: "Get a link to a file",
+		Description: "The link is to the file of a message, or to its thumbnail. The caller must see the message; between two users, a block " +
+			"refuses the link. The link is valid for some minutes, while its user sees the message. It supports range requests, so a client can " +
+			"resume a download with another link.",
+		Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall,
+			social.ErrStore, transfers.ErrStore, ErrStore}}, inChat(s.postFile))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages/{seq}/readers", ID: "chats.readers", Tags: tags,
-		Summary:     "List readers of a message",
-		Description: "Only the sender of a message may list its readers, and a group must have at most 200 members. The result omits members who hide receipts, and members who block the caller or whom the caller blocks. It is empty if the caller hides receipts.",
-		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore}}, inChat(s.getReaders))
+		Summary: "List readers of a message",
+		Description: "Only the sender of a message may list its readers, and a group must have at most 200 members. The result omits members " +
+			"who hide receipts, and members who block the caller or whom the caller blocks. It is empty if the caller hides receipts.",
+		Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore}}, inChat(s.getReaders))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/pins", ID: "chats.pins", Tags: tags,
 		Summary: "List pinned messages of a group", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getPins))
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.pin", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Pin a group message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore}}, inChat(s.putPin))
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.unpin", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.pin", Tags: tags,
+		Status:  http.StatusNoContent,
+		Summary: "Pin a group message", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore}},
+		inChat(s.putPin))
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/pins/{seq}", ID: "chats.unpin", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Unpin a group message", Errors: []*errs.Error{ErrChat, groups.ErrMay, ErrStore}}, inChat(s.deletePin))
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/marks", ID: "chats.mark", Tags: tags, Limit: markLimit, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/marks", ID: "chats.mark", Tags: tags, Limit: markLimit,
+		Status:  http.StatusNoContent,
 		Summary: "Mark messages as read or delivered", Errors: []*errs.Error{ErrChat, ErrFuture, ErrStore}}, inChat(s.postMarks))
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/typing", ID: "chats.typing", Tags: tags, Limit: sendLimit, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/typing", ID: "chats.typing", Tags: tags, Limit: sendLimit,
+		Status:      http.StatusNoContent,
 		Summary:     "Report typing",
 		Description: "Reports that the caller is writing, or has stopped. A client shows it for some seconds, or until the next message.",
 		Errors:      []*errs.Error{ErrChat, ErrSelf, accounts.ErrNoUser, ErrStore}}, inChat(s.postTyping))
@@ -105,7 +132,8 @@ type ChatPath struct {
 func (p ChatPath) name() string { return p.Chat }
 
 // inChat returns the handler of an operation in a chat. fn gets the parsed chat.
-func inChat[I interface{ name() string }, O any](fn func(ctx context.Context, user accounts.ID, chat ChatRef, in *I) (O, error)) func(context.Context, accounts.Caller, *I) (O, error) {
+func inChat[I interface{ name() string }, O any](fn func(ctx context.Context, user accounts.ID, chat ChatRef,
+	in *I) (O, error)) func(context.Context, accounts.Caller, *I) (O, error) {
 	return func(ctx context.Context, caller accounts.Caller, in *I) (O, error) {
 		chat, err := parseChat((*in).name())
 		if err != nil {
@@ -168,7 +196,8 @@ func (s *Service) getSettings(ctx context.Context, caller accounts.Caller, _ *we
 	return web.NewBody(out), err
 }
 
-func (s *Service) putSettings(ctx context.Context, caller accounts.Caller, in *web.Body[api.ChatSettingsUpdate]) (*web.Body[api.ChatSettings], error) {
+func (s *Service) putSettings(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.ChatSettingsUpdate]) (*web.Body[api.ChatSettings], error) {
 	out, err := s.SetSettings(ctx, caller.User, in.Body)
 	return web.NewBody(out), err
 }

@@ -37,16 +37,19 @@ var (
 		keyspace.Doc{Purpose: "the numbers of a user's unread messages", MaxBytes: 1 << 20, Together: scriptKeys})
 
 	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
-		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings, messages that need no reading and newest message as JSON; the empty field: all chats are here"),
+		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings, messages that need no reading and newest message "+
+			"as JSON; the empty field: all chats are here"),
 		keyspace.Expire(chatsTTL),
 		keyspace.Doc{Purpose: "the chats in a user's list", MaxBytes: 16 << 20, Version: 2, Together: scriptKeys})
 
 	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_chats:{{uid}}",
 		keyspace.HashOf("chat of a group → version, and the user's marks and settings as JSON"),
 		keyspace.Expire(chatsTTL),
-		keyspace.Doc{Purpose: "a user's own parts of groups' chats; the empty field of user:chats has their number", MaxBytes: 1 << 20, Together: scriptKeys})
+		keyspace.Doc{Purpose: "a user's own parts of groups' chats; the empty field of user:chats has their number", MaxBytes: 1 << 20,
+			Together: scriptKeys})
 
-	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}", keyspace.BytesOf("version, and seq, rev, messages that need no reading and newest message as JSON"),
+	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}",
+		keyspace.BytesOf("version, and seq, rev, messages that need no reading and newest message as JSON"),
 		keyspace.Expire(chatsTTL),
 		keyspace.Doc{Purpose: "the progress and the newest message of a group's chat", MaxBytes: 64 << 10, Version: 2})
 
@@ -70,9 +73,11 @@ var (
 
 	settingsKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_settings:{uid}", keyspace.CachedOf[settings](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour),
-		keyspace.Doc{Purpose: "the users whose messages a user accepts, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256, Version: 2})
+		keyspace.Doc{Purpose: "the users whose messages a user accepts, and whether receipts are shown",
+			InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256, Version: 2})
 
-	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}", events.Payload(api.EventMessageNew, api.EventMessageChanged),
+	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}",
+		events.Payload(api.EventMessageNew, api.EventMessageChanged),
 		keyspace.Doc{Purpose: "messages of a group's chat", MaxBytes: 64 << 10, Version: 2})
 
 	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", events.Payload(

@@ -156,7 +156,8 @@ const (
 )
 
 // kinds are the kinds of all messages.
-var kinds = []string{api.MessageText, api.MessageImage, api.MessageVoice, api.MessageFile, api.MessageLocation, api.MessageCard, api.MessageCustom, api.MessageSystem}
+var kinds = []string{api.MessageText, api.MessageImage, api.MessageVoice, api.MessageFile, api.MessageLocation, api.MessageCard,
+	api.MessageCustom, api.MessageSystem}
 
 var clientIDs = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
@@ -314,7 +315,8 @@ func (p pair) compare(q pair) int {
 // wire returns a message as a member of the chat sees it.
 func (m message) wire(to accounts.ID, chat string) api.Message {
 	w := api.Message{ID: m.id.String(), Chat: chat, Seq: m.seq, Rev: m.rev, From: m.from.String(), Content: m.body.Content, ReplyTo: m.reply,
-		Forwarded: m.body.Forwarded, At: api.At(sqldb.Time(m.at)), Edited: api.AtOrNil(sqldb.TimeOrZero(m.edited)), Recalled: api.AtOrNil(sqldb.TimeOrZero(m.recalled))}
+		Forwarded: m.body.Forwarded, At: api.At(sqldb.Time(m.at)), Edited: api.AtOrNil(sqldb.TimeOrZero(m.edited)),
+		Recalled: api.AtOrNil(sqldb.TimeOrZero(m.recalled))}
 	if m.from == to {
 		w.ClientID = m.clientID
 	}

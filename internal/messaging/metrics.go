@@ -9,7 +9,8 @@ import (
 type metrics struct{ fromRedis, fromSQL prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	reads := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "stoa_chats_reads_total", Help: "Reads of lists of chats, single chats and pages of messages, by source."}, []string{"from"})
+	reads := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "stoa_chats_reads_total",
+		Help: "Reads of lists of chats, single chats and pages of messages, by source."}, []string{"from"})
 	return &metrics{reads.WithLabelValues("redis"), reads.WithLabelValues("sql")}
 }
 

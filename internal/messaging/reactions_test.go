@@ -19,12 +19,14 @@ func TestReactions_FormsOfOneEmojiAreOne(t *testing.T) {
 		conv := mustBetween(w, ann, bob)
 		for _, form := range []string{"\u2764", "\u2764\uFE0F"} {
 			if form == "\u2764" {
-				_, err = w.sql.db.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, 1, ?, ?, 1)", conv, ann, form)
+				_, err = w.sql.db.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, 1, ?, ?, 1)", conv, ann,
+					form)
 				w.must(err)
 			}
 			got, err := w.React(ctx, bob, With(ann), 1, form, true)
 			w.must(err)
-			if want := fmt.Sprint([]api.Reaction{{Emoji: "\u2764\uFE0F", Users: []string{ann.String(), bob.String()}}}); fmt.Sprint(got.Reactions) != want {
+			if want := fmt.Sprint([]api.Reaction{{Emoji: "\u2764\uFE0F",
+				Users: []string{ann.String(), bob.String()}}}); fmt.Sprint(got.Reactions) != want {
 				t.Errorf("after %+q: got %v, want %s", form, got.Reactions, want)
 			}
 		}

@@ -68,7 +68,8 @@ func newRedisStore(db *redis.DB) *redisStore {
 }
 
 func keysOf(user accounts.ID) []keyspace.Key {
-	return []keyspace.Key{recentKeys.At(user).Key, unreadKeys.At(user).Key, chatsKeys.At(user).Key, changesKeys.At(user).Key, groupChatsKeys.At(user).Key}
+	return []keyspace.Key{recentKeys.At(user).Key, unreadKeys.At(user).Key, chatsKeys.At(user).Key, changesKeys.At(user).Key,
+		groupChatsKeys.At(user).Key}
 }
 
 func latestKey(kind int, conv ConversationID) keyspace.Key {
@@ -193,7 +194,8 @@ var errIncomplete = errors.New("messaging: not all chats of the user are in redi
 
 // list returns chats of two users, from the user's list or with since the changed ones. It also returns the number of
 // unread messages in all of them, and the user's own parts of all groups' chats.
-func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n int, now int64) (list, groupChats []state, unread int64, err error) {
+func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n int,
+	now int64) (list, groupChats []state, unread int64, err error) {
 	from := ""
 	if since > 0 {
 		from = strconv.FormatInt(since, 10)

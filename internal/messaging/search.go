@@ -97,12 +97,14 @@ func comparePositions[P interface{ position() position }](a, b P) int {
 
 // Search returns messages of the user's chats, or of one chat, that have each word of q, newest first. It returns
 // ErrQuery, ErrChat, ErrCursor or ErrStore.
-func (s *Service) Search(ctx context.Context, user accounts.ID, chat ChatRef, q, cursor string, limit int) (_ api.FoundMessages, err error) {
+func (s *Service) Search(ctx context.Context, user accounts.ID, chat ChatRef, q, cursor string,
+	limit int) (_ api.FoundMessages, err error) {
 	defer errs.Wrap(&err, "messaging.Search %s", user)
 	return s.searchWithin(ctx, searchBounds, user, chat, q, cursor, limit)
 }
 
-func (s *Service) searchWithin(ctx context.Context, r bounds, user accounts.ID, chat ChatRef, q, cursor string, limit int) (api.FoundMessages, error) {
+func (s *Service) searchWithin(ctx context.Context, r bounds, user accounts.ID, chat ChatRef, q, cursor string,
+	limit int) (api.FoundMessages, error) {
 	query := words.Of(q)
 	if len(query) == 0 {
 		return api.FoundMessages{}, ErrQuery
@@ -141,7 +143,8 @@ func (s *Service) searchWithin(ctx context.Context, r bounds, user accounts.ID, 
 
 // search merges chats by their next unread position, so that it reads no chat further than necessary. next is the
 // position where another search resumes; it is nil at the end.
-func (s *Service) search(ctx context.Context, r bounds, views []view, query words.Words, from position, limit int) (found []message, next *position, err error) {
+func (s *Service) search(ctx context.Context, r bounds, views []view, query words.Words, from position,
+	limit int) (found []message, next *position, err error) {
 	var open []*searchedChat
 	for _, v := range views {
 		if c := searchedFrom(v, from); c.seq > v.me.cleared+1 {

@@ -27,7 +27,8 @@ func TestSearch_FindsMessages(t *testing.T) {
 		w.mustSend(bob, eve, "not for Ann: eight")
 		w.mustSend(bob, ann, "recalled eight")
 		w.mustSend(bob, ann, "hidden eight")
-		_, _, err := w.Send(ctx, bob, With(ann), api.Send{ClientID: "image", Content: api.Content{Kind: api.MessageImage, Media: &api.Media{URL: "https://example.org/a.png", Alt: "eight dogs"}}})
+		_, _, err := w.Send(ctx, bob, With(ann), api.Send{ClientID: "image",
+			Content: api.Content{Kind: api.MessageImage, Media: &api.Media{URL: "https://example.org/a.png", Alt: "eight dogs"}}})
 		w.must(err)
 		w.mustSend(bob, ann, "was nine")
 		_, err = w.Recall(ctx, bob, With(ann), 3)
@@ -147,7 +148,8 @@ func BenchmarkSearch(b *testing.B) {
 					w.must(w.sql.inTx(b.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 						var list []message
 						for n := range history/10 - 1 {
-							list = append(list, message{conv: conv, seq: int64(n + 2), id: ids.New[message](), from: who[0], clientID: fmt.Sprint(n), at: int64(1e12 + n),
+							list = append(list, message{conv: conv, seq: int64(n + 2), id: ids.New[message](), from: who[0], clientID: fmt.Sprint(n),
+								at:   int64(1e12 + n),
 								body: messageBody{Content: api.Content{Kind: api.MessageText, Text: fmt.Sprintf("shall we meet at eight, 在车站见面 %d?", n)}}})
 						}
 						for some := range slices.Chunk(list, 500) {

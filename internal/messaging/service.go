@@ -116,7 +116,8 @@ type Service struct {
 // New returns the domain with the parts in cfg. Work after a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), sql: newSQLStore(cfg.DB), bus: cfg.Bus, pendingProgress: newPendingProgress(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
+	s := &Service{base: context.WithoutCancel(ctx), sql: newSQLStore(cfg.DB), bus: cfg.Bus, pendingProgress: newPendingProgress(),
+		people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
 	s.redis, s.caches, s.metrics = newRedisStore(cfg.Redis), aggregate.New(cfg.DB, cfg.Caches), newMetrics(cfg.Metrics)
 	s.projection = projection.New(projection.Config[change, derivedState]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -223,7 +224,8 @@ func (s *Service) Post(ctx context.Context, from accounts.ID, to ChatRef, in api
 	return s.send(ctx, from, to, in, true)
 }
 
-func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send, trusted bool) (_ api.Sent, duplicate bool, err error) {
+func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send,
+	trusted bool) (_ api.Sent, duplicate bool, err error) {
 	if from == to.peer {
 		return api.Sent{}, false, ErrSelf
 	}
@@ -234,7 +236,8 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	if err != nil {
 		return api.Sent{}, false, err
 	}
-	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, body: messageBody{Content: in.Content}, reply: in.ReplyTo, since: s.sql.db.Now(), trusted: trusted}
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, body: messageBody{Content: in.Content}, reply: in.ReplyTo,
+		since: s.sql.db.Now(), trusted: trusted}
 	if !to.direct() {
 		req.conv = conversationOf(to.group)
 	}
@@ -290,7 +293,8 @@ func (s *Service) askSend(ctx context.Context, req *sending) error {
 	if err = cmp.Or(err, refused[req.key()]); err != nil {
 		return err
 	}
-	v, err := s.hooks.Before(ctx, api.BeforeMessage, req.from.String(), api.HookMessage{From: req.from.String(), Chat: req.to.String(), Content: req.body.Content, ReplyTo: req.reply}, func(v api.HookVerdict) error {
+	v, err := s.hooks.Before(ctx, api.BeforeMessage, req.from.String(), api.HookMessage{From: req.from.String(), Chat: req.to.String(),
+		Content: req.body.Content, ReplyTo: req.reply}, func(v api.HookVerdict) error {
 		if v.Content == nil {
 			return nil
 		}

@@ -62,7 +62,8 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	log := slog.New(slog.DiscardHandler)
 	bus := events.NewBus(rdb, ids.New[world]().String(), log)
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: 10 * time.Second})
-	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus,
+		Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,16 +71,19 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := groups.New(groups.Config{DB: db, Caches: caches, Bus: bus, People: people, Friends: friends, Log: log, Settings: groups.Settings{Members: 5000}})
+	in, err := groups.New(groups.Config{DB: db, Caches: caches, Bus: bus, People: people, Friends: friends, Log: log,
+		Settings: groups.Settings{Members: 5000}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	uploads, err := transfers.New(transfers.Config{DB: db, Redis: rdb, Bus: bus, People: people, Relations: friends, Secret: make([]byte, 32), Data: dir, Log: log})
+	uploads, err := transfers.New(transfers.Config{DB: db, Redis: rdb, Bus: bus, People: people, Relations: friends, Secret: make([]byte, 32),
+		Data: dir, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Groups: in, Files: uploads, Log: log, Settings: settings})
+	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people,
+		Relations: friends, Groups: in, Files: uploads, Log: log, Settings: settings})
 	uploads.Serve(s)
 	in.Follow(s)
 	s.redis.budget = 10 * time.Second // a slow machine must not decide a test
@@ -251,7 +255,8 @@ func TestDirectChat_Conversation(t *testing.T) {
 		}
 		changes, err := w.Changes(ctx, ann, With(bob), 0)
 		w.must(err)
-		if len(changes.Changed) != 2 || changes.Changed[1].Seq != 2 || !slices.Equal(changes.Hidden, []int64{3}) || changes.Rev != 6 || changes.More {
+		if len(changes.Changed) != 2 || changes.Changed[1].Seq != 2 || !slices.Equal(changes.Hidden, []int64{3}) || changes.Rev != 6 ||
+			changes.More {
 			t.Errorf("got %+v", changes)
 		}
 		w.must(w.Clear(ctx, ann, With(bob)))
@@ -318,7 +323,8 @@ func TestSend_SeqHasNoGaps(t *testing.T) {
 					if writer >= 4 {
 						from, to = who[2+writer%2], who[3-writer%2]
 					}
-					if _, _, err := nodes[(writer+i)%2].Send(t.Context(), from, With(to), text(fmt.Sprintf("%d-%d", writer, i), fmt.Sprint(i))); err != nil {
+					if _, _, err := nodes[(writer+i)%2].Send(t.Context(), from, With(to),
+						text(fmt.Sprintf("%d-%d", writer, i), fmt.Sprint(i))); err != nil {
 						t.Error(err)
 					}
 				}
@@ -434,7 +440,8 @@ func TestSend_InvalidMessageChangesNothing(t *testing.T) {
 }
 
 func TestChange_TooLateIsRefused(t *testing.T) {
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody", EditFor: time.Nanosecond, RecallFor: time.Nanosecond})
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"),
+		Settings{MessagesFrom: "everybody", EditFor: time.Nanosecond, RecallFor: time.Nanosecond})
 	who := w.join(2)
 	w.mustSend(who[0], who[1], "Hi")
 	if _, err := w.sql.db.ExecContext(t.Context(), "UPDATE messages SET at = at - 1000"); err != nil {
@@ -615,7 +622,8 @@ func TestReactions_HaveOneOrder(t *testing.T) {
 			user, peer accounts.ID
 			emoji      string
 			on         bool
-		}{{ann, bob, "❤️", true}, {ann, bob, "😀", true}, {bob, ann, "❤️", true}, {ann, bob, "❤️", false}, {ann, bob, "👍", true}, {bob, ann, "👍", true}} {
+		}{{ann, bob, "❤️", true}, {ann, bob, "😀", true}, {bob, ann, "❤️", true}, {ann, bob, "❤️", false}, {ann, bob, "👍", true},
+			{bob, ann, "👍", true}} {
 			got, err := w.React(t.Context(), r.user, With(r.peer), 1, r.emoji, r.on)
 			w.must(err)
 			list, err := w.List(t.Context(), r.user, With(r.peer), Range{Limit: 10})
@@ -880,7 +888,8 @@ func TestHide_HiddenMessageIsNotPublished(t *testing.T) {
 
 		var mu sync.Mutex
 		received := map[string]string{}
-		for name, channel := range map[string]string{"ann": ann.String(), "bob": bob.String(), "eve": eve.String(), "open": api.GroupChannel(g.String())} {
+		for name, channel := range map[string]string{"ann": ann.String(), "bob": bob.String(), "eve": eve.String(),
+			"open": api.GroupChannel(g.String())} {
 			_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				if e.Type == api.EventChatStands || strings.Contains(string(e.Data), "secret") {
 					mu.Lock()
@@ -918,7 +927,8 @@ func TestHide_HiddenMessageIsNotPublished(t *testing.T) {
 		reacts(bob, With(ann), 2, "👍")
 		wants("a reaction to what ann sees", map[string]string{"ann": "message.changed ", "bob": "message.changed "})
 		reacts(eve, In(g), second, "👍")
-		wants("a reaction to what all see", map[string]string{"ann": "message.changed ", "bob": "message.changed ", "eve": "message.changed ", "open": "message.changed "})
+		wants("a reaction to what all see", map[string]string{"ann": "message.changed ", "bob": "message.changed ", "eve": "message.changed ",
+			"open": "message.changed "})
 		w.must(w.Clear(ctx, ann, With(bob)))
 		wants("a chat that ann clears", nil)
 		reacts(bob, With(ann), 2, "🎉")
@@ -1109,7 +1119,8 @@ func TestErase_SyncListsEachMessage(t *testing.T) {
 			}
 		}
 		if m := client.messages[sent+1]; left != 0 || len(client.messages) != sent+1 || len(m.Reactions) != 0 {
-			t.Errorf("a client that syncs still has %d of %d messages of the erased user, and on another message the reactions %v", left, sent, m.Reactions)
+			t.Errorf("a client that syncs still has %d of %d messages of the erased user, and on another message the reactions %v", left, sent,
+				m.Reactions)
 		}
 	})
 }
@@ -1130,7 +1141,9 @@ func TestForward_RetryIsSameMessage(t *testing.T) {
 				_, err := w.Recall(ctx, ann, With(bob), 1)
 				w.must(err)
 			}},
-			"deleted for the sender":   {api.MessageRef{Chat: With(ann).String(), Seq: w.mustSend(ann, bob, "two").Seq}, func() { w.must(w.Hide(ctx, bob, With(ann), 2)) }},
+			"deleted for the sender": {api.MessageRef{Chat: With(ann).String(), Seq: w.mustSend(ann, bob, "two").Seq}, func() {
+				w.must(w.Hide(ctx, bob, With(ann), 2))
+			}},
 			"in a group that was left": {api.MessageRef{Chat: In(g).String(), Seq: inGroup.Seq}, func() { w.must(w.in.Leave(ctx, bob, g)) }},
 		} {
 			in := api.Send{ClientID: ids.New[message]().String(), Forward: &source.from}

@@ -37,22 +37,27 @@ type sqlStore struct {
 	newPairs, newConversations, newMembers, joinedMembers, updatedConversations, movedMarks *sqldb.Statement
 }
 
-var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version", "gone", "marked"}
+var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft",
+	"changed", "version", "gone", "marked"}
 
 func newSQLStore(db *sqldb.DB) *sqlStore {
 	compile := func(u sqldb.Upsert) *sqldb.Statement { return db.Dialect().Compile(u) }
 	conversations := strings.Split(conversationColumns, ", ")
 	members := sqldb.Upsert{Table: "chat_members", Columns: memberColumns, Key: []string{"user_id", "conversation"}}
 	s := &sqlStore{
-		db:                   db,
-		newPairs:             compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"}, Key: []string{"low", "high"}}),
-		newConversations:     compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
-		updatedConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"title", "seq", "last_at", "changed", "uncounted"}}),
-		newMembers:           compile(members),
+		db: db,
+		newPairs: compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"},
+			Key: []string{"low", "high"}}),
+		newConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
+		updatedConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"},
+			Set: []string{"title", "seq", "last_at", "changed", "uncounted"}}),
+		newMembers: compile(members),
 	}
-	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})", "marked = {greatest}(marked, {new.marked})", "version = chat_members.version + 1"}
+	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})",
+		"changed = {greatest}(changed, {new.changed})", "marked = {greatest}(marked, {new.marked})", "version = chat_members.version + 1"}
 	s.movedMarks = compile(members)
-	members.Set = []string{"read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "gone", "version = chat_members.version + 1"}
+	members.Set = []string{"read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "gone",
+		"version = chat_members.version + 1"}
 	s.joinedMembers = compile(members)
 	return s
 }
@@ -80,7 +85,8 @@ func (s *sqlStore) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair,
 		args = append(args, p.low, p.high)
 	}
 	found := make(map[pair]ConversationID, len(pairs))
-	rows, err := q.QueryContext(ctx, "SELECT low, high, conversation FROM direct_chats WHERE "+sqldb.AnyOf("(low = ? AND high = ?)", len(pairs))+lock, args...)
+	rows, err := q.QueryContext(ctx, "SELECT low, high, conversation FROM direct_chats WHERE "+
+		sqldb.AnyOf("(low = ? AND high = ?)", len(pairs))+lock, args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var p pair
 		var id ConversationID
@@ -143,18 +149,22 @@ func (s *sqlStore) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID
 
 // lockFree is lock for the conversations that no other transaction has locked. It also returns the existing locked
 // ones, in the order of their ids.
-func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
+func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx,
+	list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
 	if found, err = s.selectForLock(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
 		return found, nil, err
 	}
 	rest := slices.DeleteFunc(slices.Clone(list), func(id ConversationID) bool { _, ok := found[id]; return ok })
-	locked, err = sqldb.Column[ConversationID](tx.QueryContext(ctx, "SELECT id FROM conversations WHERE id IN (?) ORDER BY id", bun.List(rest)))
+	locked, err = sqldb.Column[ConversationID](tx.QueryContext(ctx, "SELECT id FROM conversations WHERE id IN (?) ORDER BY id",
+		bun.List(rest)))
 	return found, locked, err
 }
 
-func (s *sqlStore) selectForLock(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
+func (s *sqlStore) selectForLock(ctx context.Context, tx *sqldb.Tx, list []ConversationID,
+	clause string) (map[ConversationID]conversation, error) {
 	found := make(map[ConversationID]conversation, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByIndex("PRIMARY")+
+		" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		c, err := scanConversation(rows)
 		found[c.id] = c
@@ -166,7 +176,8 @@ const messageColumns = "conversation, seq, id, sender, client_id, hash, body, re
 
 func scanMessage(rows *sql.Rows) (m message, err error) {
 	var body []byte
-	if err = rows.Scan(&m.conv, &m.seq, &m.id, &m.from, &m.clientID, &m.hash, &body, &m.reply, &m.at, &m.edited, &m.recalled, &m.rev); err != nil {
+	if err = rows.Scan(&m.conv, &m.seq, &m.id, &m.from, &m.clientID, &m.hash, &body, &m.reply, &m.at, &m.edited, &m.recalled,
+		&m.rev); err != nil {
 		return m, err
 	}
 	return m, json.Unmarshal(body, &m.body)
@@ -178,7 +189,8 @@ func (s *sqlStore) sentBefore(ctx context.Context, q sqldb.Querier, batch []send
 	for _, in := range batch {
 		args = append(args, in.conv, in.from, in.clientID)
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE "+sqldb.AnyOf("(conversation = ? AND sender = ? AND client_id = ?)", len(batch)), args...)
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE "+
+		sqldb.AnyOf("(conversation = ? AND sender = ? AND client_id = ?)", len(batch)), args...)
 	list, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
@@ -235,7 +247,8 @@ func (s *sqlStore) lockFreeMembers(ctx context.Context, tx *sqldb.Tx, list []mem
 	for _, k := range list {
 		args = append(args, k.user, k.conv)
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation FROM chat_members WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().SkipLocked(), args...)
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation FROM chat_members WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)",
+		len(list))+tx.Dialect().SkipLocked(), args...)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (k memberKey, err error) {
 		err = rows.Scan(&k.user, &k.conv)
 		return k, err
@@ -257,7 +270,8 @@ const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, 
 const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
 
 func scanView(rows *sql.Rows) (v view, err error) {
-	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.uncounted, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
+	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.uncounted, &v.me.user, &v.me.peer, &v.me.read,
+		&v.me.delivered, &v.me.cleared,
 		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.me.gone, &v.peerRead, &v.peerGot, &v.peerMarked, &v.peerVersion)
 	v.me.conv = v.id
 	return v, err
@@ -270,7 +284,8 @@ func (s *sqlStore) view(ctx context.Context, q sqldb.Querier, user accounts.ID, 
 		p := pairOf(user, chat.peer)
 		where, args = "(SELECT d.conversation FROM direct_chats d WHERE d.low = ? AND d.high = ?)", []any{user, p.low, p.high}
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND m.gone = 0 AND c.seq > 0 AND m.conversation = "+where, args...)
+	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND m.gone = 0 AND c.seq > 0 AND m.conversation = "+
+		where, args...)
 	found, err := sqldb.Collect(rows, err, scanView)
 	if err == nil && len(found) == 0 {
 		err = ErrChat
@@ -309,7 +324,8 @@ func (s *sqlStore) viewsAt(ctx context.Context, list []memberKey) (all []view, e
 		for _, k := range chunk {
 			args = append(args, k.user, k.conv)
 		}
-		rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE "+sqldb.AnyOf("(m.user_id = ? AND m.conversation = ?)", len(chunk)), args...)
+		rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE "+sqldb.AnyOf("(m.user_id = ? AND m.conversation = ?)",
+			len(chunk)), args...)
 		found, err := sqldb.Collect(rows, err, scanView)
 		if err != nil {
 			return nil, err
@@ -329,16 +345,19 @@ func (s *sqlStore) conversations(ctx context.Context, list []ConversationID) ([]
 }
 
 // notHidden excludes messages that a user has deleted for themselves.
-const notHidden = " NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = messages.conversation AND h.seq = messages.seq)"
+const notHidden = " NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = messages.conversation AND " +
+	"h.seq = messages.seq)"
 
 // messages returns messages of a conversation between two numbers, in the order of seq or backwards. It omits messages
 // that the user has deleted for themselves.
-func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, after, before int64, backwards bool, n int) ([]message, error) {
+func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, after, before int64,
+	backwards bool, n int) ([]message, error) {
 	order := ""
 	if backwards {
 		order = " DESC"
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND"+notHidden+" ORDER BY seq"+order+" LIMIT ?", conv, after, before, user, n)
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND"+notHidden+
+		" ORDER BY seq"+order+" LIMIT ?", conv, after, before, user, n)
 	found, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
@@ -355,7 +374,9 @@ func (s *sqlStore) searchChunk(ctx context.Context, chats []*searchedChat, n int
 		if i > 0 {
 			text.WriteString(" UNION ALL ")
 		}
-		text.WriteString("SELECT * FROM (SELECT " + messageColumns + " FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND at <= ? AND" + notHidden + " ORDER BY seq DESC LIMIT ?) s" + strconv.Itoa(i))
+		text.WriteString("SELECT * FROM (SELECT " + messageColumns +
+			" FROM messages WHERE conversation = ? AND seq > ? AND seq < ? AND at <= ? AND" + notHidden + " ORDER BY seq DESC LIMIT ?) s" +
+			strconv.Itoa(i))
 		args = append(args, c.id, c.me.cleared, c.seq, c.at, c.me.user, n)
 	}
 	rows, err := s.db.QueryContext(ctx, text.String(), args...)
@@ -370,8 +391,10 @@ func (s *sqlStore) searchChunk(ctx context.Context, chats []*searchedChat, n int
 
 // changedMessages returns messages that have changed after a rev, in the order of their last change. It omits messages
 // that the user has deleted for themselves.
-func (s *sqlStore) changedMessages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, cleared, rev int64, n int) ([]message, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND rev > ? AND seq > ? AND"+notHidden+" ORDER BY rev LIMIT ?", conv, rev, cleared, user, n)
+func (s *sqlStore) changedMessages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, cleared, rev int64,
+	n int) ([]message, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND rev > ? AND seq > ? AND"+notHidden+
+		" ORDER BY rev LIMIT ?", conv, rev, cleared, user, n)
 	found, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
@@ -381,8 +404,10 @@ func (s *sqlStore) changedMessages(ctx context.Context, q sqldb.Querier, user ac
 
 type hidden struct{ seq, rev int64 }
 
-func (s *sqlStore) hiddenSince(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, rev int64, n int) ([]hidden, error) {
-	rows, err := q.QueryContext(ctx, "SELECT seq, rev FROM hidden_messages WHERE user_id = ? AND conversation = ? AND rev > ? ORDER BY rev LIMIT ?", user, conv, rev, n)
+func (s *sqlStore) hiddenSince(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, rev int64,
+	n int) ([]hidden, error) {
+	rows, err := q.QueryContext(ctx, "SELECT seq, rev FROM hidden_messages WHERE user_id = ? AND conversation = ? AND rev > ? ORDER BY rev "+
+		"LIMIT ?", user, conv, rev, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (h hidden, err error) {
 		err = rows.Scan(&h.seq, &h.rev)
 		return h, err
@@ -405,7 +430,8 @@ func (s *sqlStore) latestHidden(ctx context.Context, views []view) (map[memberKe
 	if len(views) == 0 {
 		return found, nil
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT user_id, conversation, seq FROM hidden_messages WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ? AND seq > ?)", len(views))+" ORDER BY seq", args...)
+	rows, err := s.db.QueryContext(ctx, "SELECT user_id, conversation, seq FROM hidden_messages WHERE "+
+		sqldb.AnyOf("(user_id = ? AND conversation = ? AND seq > ?)", len(views))+" ORDER BY seq", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k memberKey
 		var seq int64
@@ -418,7 +444,8 @@ func (s *sqlStore) latestHidden(ctx context.Context, views []view) (map[memberKe
 // latest returns the latest messages of a conversation up to a number, including those that members have deleted for
 // themselves.
 func (s *sqlStore) latest(ctx context.Context, c conversation, n int) ([]message, error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq <= ? ORDER BY seq", c.id, c.seq-int64(n), c.seq)
+	rows, err := s.db.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq <= ? ORDER BY seq",
+		c.id, c.seq-int64(n), c.seq)
 	found, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
@@ -437,9 +464,11 @@ func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]
 		behind string // the rest of the rows with the same time, in the order of their index
 		args   func(last memberKey) []any
 	}{
-		{"SELECT changed, id, kind, '', '' FROM conversations" + s.db.Dialect().ByIndex("conversations_changed") + " WHERE %s ORDER BY changed, id LIMIT ?",
+		{"SELECT changed, id, kind, '', '' FROM conversations" + s.db.Dialect().ByIndex("conversations_changed") +
+			" WHERE %s ORDER BY changed, id LIMIT ?",
 			"id > ?", func(last memberKey) []any { return []any{last.conv} }},
-		{"SELECT changed, conversation, 0, user_id, peer FROM chat_members" + s.db.Dialect().ByIndex("chat_members_changed") + " WHERE %s ORDER BY changed, user_id, conversation LIMIT ?",
+		{"SELECT changed, conversation, 0, user_id, peer FROM chat_members" + s.db.Dialect().ByIndex("chat_members_changed") +
+			" WHERE %s ORDER BY changed, user_id, conversation LIMIT ?",
 			"(user_id > ? OR (user_id = ? AND conversation > ?))", func(last memberKey) []any { return []any{last.user, last.user, last.conv} }},
 	} {
 		for at, last := since.UnixMilli()-1, (memberKey{}); ; {
@@ -503,7 +532,8 @@ func (s *sqlStore) messagesAt(ctx context.Context, q sqldb.Querier, places []pla
 	for _, p := range places {
 		args = append(args, p.conv, p.seq)
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(places)), args...)
+	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)",
+		len(places)), args...)
 	list, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
@@ -545,7 +575,8 @@ func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []mes
 	if len(changed) == 0 {
 		return nil
 	}
-	rows, err := q.QueryContext(ctx, "SELECT conversation, seq, emoji, user_id FROM reactions WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(changed))+" ORDER BY at, user_id", args...)
+	rows, err := q.QueryContext(ctx, "SELECT conversation, seq, emoji, user_id FROM reactions WHERE "+
+		sqldb.AnyOf("(conversation = ? AND seq = ?)", len(changed))+" ORDER BY at, user_id", args...)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var p place
 		var r reaction
@@ -572,7 +603,8 @@ func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []mes
 
 // bump gives a locked conversation its next rev, and stores the messages that need no reading.
 func (s *sqlStore) bump(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
-	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ?, changed = ?, uncounted = ? WHERE id = ?", c.rev+1, max(c.changed, tx.Now().UnixMilli()), c.uncounted, c.id)
+	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ?, changed = ?, uncounted = ? WHERE id = ?", c.rev+1,
+		max(c.changed, tx.Now().UnixMilli()), c.uncounted, c.id)
 	return c.rev + 1, err
 }
 
@@ -586,7 +618,8 @@ func (s *sqlStore) nextRev(ctx context.Context, tx *sqldb.Tx, c conversation) (i
 func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
 	body, err := json.Marshal(m.body)
 	if err == nil {
-		_, err = tx.ExecContext(ctx, "UPDATE messages SET body = ?, reply = ?, edited = ?, recalled = ?, rev = ? WHERE conversation = ? AND seq = ?",
+		_, err = tx.ExecContext(ctx, "UPDATE messages SET body = ?, reply = ?, edited = ?, recalled = ?, rev = ? WHERE conversation = ? AND "+
+			"seq = ?",
 			string(body), m.reply, m.edited, m.recalled, m.rev, m.conv, m.seq)
 	}
 	return err
@@ -596,7 +629,8 @@ func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) erro
 func (s *sqlStore) storeEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64) error {
 	body, err := json.Marshal(m.body)
 	if err == nil {
-		_, err = tx.ExecContext(ctx, "INSERT INTO message_edits (conversation, seq, rev, body, until) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, rev, string(body), tx.Now().UnixMilli())
+		_, err = tx.ExecContext(ctx, "INSERT INTO message_edits (conversation, seq, rev, body, until) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, rev,
+			string(body), tx.Now().UnixMilli())
 	}
 	return err
 }
@@ -609,7 +643,8 @@ func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.E
 		for _, p := range chunk {
 			args = append(args, p.conv, p.seq)
 		}
-		rows, err := s.db.QueryContext(ctx, "SELECT conversation, seq, body, until FROM message_edits WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(chunk))+" ORDER BY rev", args...)
+		rows, err := s.db.QueryContext(ctx, "SELECT conversation, seq, body, until FROM message_edits WHERE "+
+			sqldb.AnyOf("(conversation = ? AND seq = ?)", len(chunk))+" ORDER BY rev", args...)
 		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var p place
 			var body []byte
@@ -641,7 +676,8 @@ func (s *sqlStore) deleteReactionsAndEdits(ctx context.Context, tx *sqldb.Tx, m 
 
 // addReaction adds a reaction, and reads all reactions of the message, because only SQL has their order.
 func (s *sqlStore) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
-	if _, err := tx.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, r.user, r.emoji, tx.Now().UnixMilli()); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq,
+		r.user, r.emoji, tx.Now().UnixMilli()); err != nil {
 		return err
 	}
 	return s.readReactions(ctx, tx, m)
@@ -649,7 +685,8 @@ func (s *sqlStore) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r 
 
 // removeReaction removes a reaction, also in the form without U+FE0F that an earlier version stored.
 func (s *sqlStore) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji IN (?, ?)", m.conv, m.seq, r.user, r.emoji, strings.ReplaceAll(r.emoji, "\uFE0F", "")); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji IN (?, ?)", m.conv,
+		m.seq, r.user, r.emoji, strings.ReplaceAll(r.emoji, "\uFE0F", "")); err != nil {
 		return err
 	}
 	return s.readReactions(ctx, tx, m)
@@ -666,18 +703,22 @@ func (s *sqlStore) readReactions(ctx context.Context, tx *sqldb.Tx, m *message) 
 
 // isHidden reports whether a user has deleted a message for themselves.
 func (s *sqlStore) isHidden(ctx context.Context, tx *sqldb.Tx, user accounts.ID, conv ConversationID, seq int64) (bool, error) {
-	found, err := sqldb.Column[int64](tx.QueryContext(ctx, "SELECT seq FROM hidden_messages WHERE user_id = ? AND conversation = ? AND seq = ?", user, conv, seq))
+	found, err := sqldb.Column[int64](tx.QueryContext(ctx,
+		"SELECT seq FROM hidden_messages WHERE user_id = ? AND conversation = ? AND seq = ?", user, conv, seq))
 	return len(found) > 0, err
 }
 
 func (s *sqlStore) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m message, rev int64) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO hidden_messages (user_id, conversation, seq, rev) VALUES (?, ?, ?, ?)", user, m.conv, m.seq, rev)
+	_, err := tx.ExecContext(ctx, "INSERT INTO hidden_messages (user_id, conversation, seq, rev) VALUES (?, ?, ?, ?)", user, m.conv, m.seq,
+		rev)
 	return err
 }
 
 // setMember stores a member's settings, and the seq of the last cleared message.
 func (s *sqlStore) setMember(ctx context.Context, tx *sqldb.Tx, m member) error {
-	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ?, marked = "+tx.Dialect().Greatest()+"(marked, ?), version = version + 1 WHERE user_id = ? AND conversation = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+
+		tx.Dialect().Greatest()+"(read_seq, ?), changed = ?, marked = "+tx.Dialect().Greatest()+
+		"(marked, ?), version = version + 1 WHERE user_id = ? AND conversation = ?",
 		m.pinned, m.muted, m.draft, m.cleared, m.read, m.changed, m.marked, m.user, m.conv)
 	return err
 }
@@ -698,7 +739,8 @@ func selectSettings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (
 	for _, u := range users {
 		found[u] = settings{From: Unset, Receipts: true}
 	}
-	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts, version FROM chat_settings WHERE user_id IN (?)", bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts, version FROM chat_settings WHERE user_id IN (?)",
+		bun.List(users))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var from Policy
@@ -725,7 +767,8 @@ func setSettings(ctx context.Context, tx *sqldb.Tx, user accounts.ID, u api.Chat
 	if len(set) > 0 {
 		set = append(set, "version = chat_settings.version + 1")
 	}
-	text := tx.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts", "version"}, Key: []string{"user_id"}, Set: set})
+	text := tx.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts", "version"},
+		Key: []string{"user_id"}, Set: set})
 	if _, err := tx.ExecContext(ctx, text.For(1), user, int(from), receipts, 1); err != nil {
 		return settings{}, err
 	}

@@ -12,7 +12,8 @@ import (
 
 // eraseFromChats erases the user from up to n chats, and finally the user's settings. It returns the chats. drop
 // removes the files of messages.
-func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, removeFiles func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
+func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int,
+	removeFiles func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
 		list, err := sqldb.Column[ConversationID](rows, err)
@@ -31,7 +32,8 @@ func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, 
 		for _, id := range list {
 			c := locked[id]
 			all = append(all, c)
-			rows, err := tx.QueryContext(ctx, "SELECT seq FROM messages WHERE conversation = ? AND sender = ? AND recalled = 0 AND hash <> '' ORDER BY seq", id, user)
+			rows, err := tx.QueryContext(ctx, "SELECT seq FROM messages WHERE conversation = ? AND sender = ? AND recalled = 0 AND hash <> '' "+
+				"ORDER BY seq", id, user)
 			own, err := sqldb.Column[int64](rows, err)
 			if err != nil {
 				return err
@@ -52,7 +54,8 @@ func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, 
 			c.uncount(own...)
 			// The rev is above the revs of the messages, and it adds the version of the deleted row; see
 			// [view.version].
-			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1 + (SELECT m.version FROM chat_members m WHERE m.conversation = ? AND m.user_id = ?), changed = ?, uncounted = ? WHERE id = ?", id, user, now, c.uncounted, id); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1 + (SELECT m.version FROM chat_members m WHERE "+
+				"m.conversation = ? AND m.user_id = ?), changed = ?, uncounted = ? WHERE id = ?", id, user, now, c.uncounted, id); err != nil {
 				return err
 			}
 		}
@@ -64,20 +67,24 @@ func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int, 
 
 // eraseFrom removes the user's messages and reactions from a locked conversation with the given rev. Each message gets
 // its own rev, because a page of changes could end between messages with the same rev.
-func (s *sqlStore) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, id ConversationID, own, reacted []int64, rev, now int64) error {
+func (s *sqlStore) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, id ConversationID, own, reacted []int64,
+	rev, now int64) error {
 	exec := func(text string, args ...any) error {
 		_, err := tx.ExecContext(ctx, text, args...)
 		return err
 	}
 	if len(own) > 0 {
 		const gone = `{"kind":"` + api.MessageText + `"}`
-		if err := exec("DELETE FROM message_edits WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? AND m.sender = ?)", id, id, user); err != nil {
+		if err := exec("DELETE FROM message_edits WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? "+
+			"AND m.sender = ?)", id, id, user); err != nil {
 			return err
 		}
-		if err := exec("DELETE FROM reactions WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? AND m.sender = ?)", id, id, user); err != nil {
+		if err := exec("DELETE FROM reactions WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? AND "+
+			"m.sender = ?)", id, id, user); err != nil {
 			return err
 		}
-		if err := exec("UPDATE messages SET body = ?, reply = 0, hash = '', recalled = ?, rev = ? + seq WHERE conversation = ? AND sender = ? AND recalled = 0 AND hash <> ''", gone, now, rev, id, user); err != nil {
+		if err := exec("UPDATE messages SET body = ?, reply = 0, hash = '', recalled = ?, rev = ? + seq WHERE conversation = ? AND sender = ? "+
+			"AND recalled = 0 AND hash <> ''", gone, now, rev, id, user); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,8 @@ func (s *sqlStore) filesAt(ctx context.Context, tx *sqldb.Tx, places []place) (m
 	for _, p := range places {
 		args = append(args, p.conv, p.seq)
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT conversation, seq, file FROM message_files WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)", len(places)), args...)
+	rows, err := tx.QueryContext(ctx, "SELECT conversation, seq, file FROM message_files WHERE "+sqldb.AnyOf("(conversation = ? AND seq = ?)",
+		len(places)), args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var p place
 		var id transfers.ID
@@ -47,7 +48,8 @@ func (s *sqlStore) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationI
 		return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ?", conv))
 	}
 	for chunk := range slices.Chunk(seqs, maxConditions) {
-		found, err := sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ? AND seq IN (?)", conv, bun.List(chunk)))
+		found, err := sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ? AND seq IN (?)",
+			conv, bun.List(chunk)))
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +65,8 @@ func (s *sqlStore) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv Conversat
 		return err
 	}
 	for chunk := range slices.Chunk(seqs, maxConditions) {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND seq IN (?) AND file IN (?)", conv, bun.List(chunk), bun.List(list)); err != nil {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND seq IN (?) AND file IN (?)", conv, bun.List(chunk),
+			bun.List(list)); err != nil {
 			return err
 		}
 	}
@@ -84,5 +87,6 @@ const visibleFile = ` FROM message_files f JOIN chat_members m ON m.conversation
 // peersWith returns the other users of the chats with a file that the user sees. The zero id represents groups, and is
 // first.
 func (s *sqlStore) peersWith(ctx context.Context, user accounts.ID, file transfers.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+visibleFile+" ORDER BY m.peer LIMIT ?", user, file, user, maxConditions))
+	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+visibleFile+" ORDER BY m.peer LIMIT ?", user, file, user,
+		maxConditions))
 }

@@ -34,7 +34,8 @@ func (s *sqlStore) join(ctx context.Context, tx *sqldb.Tx, c conversation, users
 // leave removes users from a locked conversation.
 func (s *sqlStore) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, users []accounts.ID, now int64) error {
 	for chunk := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), maxConditions) {
-		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET gone = ?, pinned = 0, draft = '', changed = ?, version = version + 1 WHERE conversation = ? AND user_id IN (?)", now, now, id, bun.List(chunk)); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET gone = ?, pinned = 0, draft = '', changed = ?, version = version + 1 WHERE "+
+			"conversation = ? AND user_id IN (?)", now, now, id, bun.List(chunk)); err != nil {
 			return err
 		}
 	}
@@ -52,7 +53,8 @@ func (s *sqlStore) deleteMessages(ctx context.Context, id ConversationID) error 
 		where string
 	}{
 		// By its key.
-		{"hidden_messages", []string{"user_id", "conversation", "seq"}, "user_id IN (SELECT m.user_id FROM chat_members m WHERE m.conversation = ?) AND conversation = ?"},
+		{"hidden_messages", []string{"user_id", "conversation", "seq"},
+			"user_id IN (SELECT m.user_id FROM chat_members m WHERE m.conversation = ?) AND conversation = ?"},
 		{"chat_pins", []string{"conversation", "seq"}, "conversation = ?"},
 		{"reactions", []string{"conversation", "seq", "user_id", "emoji"}, "conversation = ?"},
 		{"message_edits", []string{"conversation", "seq", "rev"}, "conversation = ?"},
@@ -82,14 +84,17 @@ func (s *sqlStore) storeSystemMessages(ctx context.Context, tx *sqldb.Tx, c conv
 
 // readers returns the members who have read up to a message, except one.
 func (s *sqlStore) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id", id, seq, seq, without))
+	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx,
+		"SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY "+
+			"user_id", id, seq, seq, without))
 }
 
 // selectUnaware returns up to n members who do not see a message, because they joined or cleared the chat after it. The
 // value is the seq of the last message that the member does not see.
 func (s *sqlStore) selectUnaware(ctx context.Context, id ConversationID, seq int64, n int) (map[accounts.ID]int64, error) {
 	found := map[accounts.ID]int64{}
-	rows, err := s.db.QueryContext(ctx, "SELECT user_id, cleared_seq FROM chat_members WHERE conversation = ? AND gone = 0 AND cleared_seq >= ? LIMIT ?", id, seq, n)
+	rows, err := s.db.QueryContext(ctx, "SELECT user_id, cleared_seq FROM chat_members WHERE conversation = ? AND gone = 0 AND cleared_seq "+
+		">= ? LIMIT ?", id, seq, n)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var user accounts.ID
 		var cleared int64
@@ -119,15 +124,18 @@ func (s *sqlStore) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, 
 	case len(list) >= maxPins:
 		return false, ErrPins
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO chat_pins (conversation, seq, by_id, at) VALUES "+sqldb.Tuples(4, 1), id, seq, by, tx.Now().UnixMilli())
+	_, err = tx.ExecContext(ctx, "INSERT INTO chat_pins (conversation, seq, by_id, at) VALUES "+sqldb.Tuples(4, 1), id, seq, by,
+		tx.Now().UnixMilli())
 	return true, err
 }
 
 // pinned selects the pins of messages that were not recalled.
-const pinned = " FROM chat_pins JOIN messages ON messages.conversation = chat_pins.conversation AND messages.seq = chat_pins.seq AND messages.recalled = 0 WHERE "
+const pinned = " FROM chat_pins JOIN messages ON messages.conversation = chat_pins.conversation AND messages.seq = chat_pins.seq AND " +
+	"messages.recalled = 0 WHERE "
 
 // pins returns the pinned messages above a number, the last pinned one first. It omits messages that the user has
 // deleted for themselves.
 func (s *sqlStore) pins(ctx context.Context, user accounts.ID, id ConversationID, above int64) ([]int64, error) {
-	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ? AND chat_pins.seq > ? AND"+notHidden+" ORDER BY chat_pins.at DESC, messages.seq DESC", id, above, user))
+	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ? AND chat_pins.seq > ? AND"+
+		notHidden+" ORDER BY chat_pins.at DESC, messages.seq DESC", id, above, user))
 }

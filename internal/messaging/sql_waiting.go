@@ -47,7 +47,8 @@ type Undelivered struct {
 // UndeliveredIn returns the chats with undelivered messages in up to 100 conversations, up to n of each. condition is
 // an SQL condition on the row m of a member. It omits chats that their members have muted. rest are the conversations
 // that may have more; the caller reads them again.
-func UndeliveredIn(ctx context.Context, q sqldb.Querier, in []ActiveConversation, n int, condition string) (list []Undelivered, rest []ActiveConversation, err error) {
+func UndeliveredIn(ctx context.Context, q sqldb.Querier, in []ActiveConversation, n int,
+	condition string) (list []Undelivered, rest []ActiveConversation, err error) {
 	next, found := slices.Clone(in), make([]int, len(in))
 	query, args := undeliveredIn(in, q.Now(), n, condition)
 	rows, err := q.QueryContext(ctx, query, args...)
@@ -118,7 +119,8 @@ func (s *sqlStore) unreadMessages(ctx context.Context, views []view, hidden map[
 		if len(args) > 0 {
 			text.WriteString(" UNION ALL ")
 		}
-		text.WriteString("SELECT * FROM (SELECT " + messageColumns + " FROM messages WHERE conversation = ? AND seq > ? ORDER BY seq DESC LIMIT ?) s" + strconv.Itoa(len(args)))
+		text.WriteString("SELECT * FROM (SELECT " + messageColumns +
+			" FROM messages WHERE conversation = ? AND seq > ? ORDER BY seq DESC LIMIT ?) s" + strconv.Itoa(len(args)))
 		args = append(args, conv, after, n)
 	}
 	rows, err := s.db.QueryContext(ctx, text.String(), args...)

@@ -26,17 +26,18 @@ func TestChats_SyncWaitsForSlowCommitOfAnotherNode(t *testing.T) {
 		written, committed := make(chan struct{}), make(chan error)
 		go func() {
 			var c change
-			committed <- slow.transact(context.WithoutCancel(t.Context()), ann, With(bob), &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
-				v, err := slow.locked(ctx, tx, ann, With(bob))
-				if err != nil {
-					return nil, err
-				}
-				c = v.change()
-				rev, err := slow.sql.bump(ctx, tx, v.conversation)
-				close(written)
-				time.Sleep(time.Minute)
-				return &step{rev: rev}, err
-			})
+			committed <- slow.transact(context.WithoutCancel(t.Context()), ann, With(bob), &c,
+				func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+					v, err := slow.locked(ctx, tx, ann, With(bob))
+					if err != nil {
+						return nil, err
+					}
+					c = v.change()
+					rev, err := slow.sql.bump(ctx, tx, v.conversation)
+					close(written)
+					time.Sleep(time.Minute)
+					return &step{rev: rev}, err
+				})
 		}()
 		<-written
 		bubble.Sleep(55 * time.Second)

@@ -7,7 +7,8 @@ import (
 
 // BuildInfo describes the build of this binary.
 type BuildInfo struct {
-	Version  string `json:"version"`            // "v1.2.0"; from a checkout "v0.0.0-20260301…" or "devel-0123456789ab", with "+dirty" if modified; "devel" without version control
+	// "v1.2.0"; from a checkout "v0.0.0-20260301…" or "devel-0123456789ab", with "+dirty" if modified; "devel" without version control
+	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`   // full hash
 	Time     string `json:"time,omitempty"`     // time of the commit, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // built with uncommitted changes

@@ -7,10 +7,13 @@ import (
 )
 
 var (
-	busEvents = prometheus.NewDesc("stoa_bus_events_total", "Events of other nodes, by path: message, log (the message was late or lost), or passed (not in the log).", []string{"by"}, nil)
-	busLost   = prometheus.NewDesc("stoa_bus_lost_total", "Times that events may have been missed, so that caches were dropped; the start of a node does not count.", nil, nil)
+	busEvents = prometheus.NewDesc("stoa_bus_events_total",
+		"Events of other nodes, by path: message, log (the message was late or lost), or passed (not in the log).", []string{"by"}, nil)
+	busLost = prometheus.NewDesc("stoa_bus_lost_total",
+		"Times that events may have been missed, so that caches were dropped; the start of a node does not count.", nil, nil)
 	busBeats  = prometheus.NewDesc("stoa_bus_beats_total", "Reads of the event log, by result: ok or failed.", []string{"result"}, nil)
-	busBehind = prometheus.NewDesc("stoa_bus_behind_seconds", "Age of the newest time up to which this node has received every event.", nil, nil)
+	busBehind = prometheus.NewDesc("stoa_bus_behind_seconds", "Age of the newest time up to which this node has received every event.", nil,
+		nil)
 )
 
 type busCollector struct{ b *bus.Bus }

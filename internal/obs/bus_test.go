@@ -40,8 +40,9 @@ func TestBus_CountsEventsByPath(t *testing.T) {
 	}
 	nothing := func() error { return nil }
 	reached(`stoa_bus_beats_total{result="ok"}`, nothing)
-	reached(`stoa_bus_events_total{by="passed"}`, func() error { return here.Pass(ctx, "topic", "name", "") })     // it is subscribed
-	reached(`stoa_bus_events_total{by="message"}`, func() error { return here.Publish(ctx, "topic", "name", "") }) // a beat may find the first one, too
+	reached(`stoa_bus_events_total{by="passed"}`, func() error { return here.Pass(ctx, "topic", "name", "") }) // it is subscribed
+	// a beat may find the first one, too
+	reached(`stoa_bus_events_total{by="message"}`, func() error { return here.Publish(ctx, "topic", "name", "") })
 	unsaid := keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", "id here topic name 1 data"}}
 	if err := db.Do(ctx, unsaid).Err; err != nil {
 		t.Fatal(err)

@@ -19,9 +19,10 @@ import (
 
 var (
 	cacheKeys = keyspace.New("obs")
-	things    = keyspace.Def1[keyspace.Int](cacheKeys, "obs:thing:{id}", keyspace.CachedOf[string](), keyspace.Expire(time.Hour).Negative(time.Minute), keyspace.Doc{})
-	news      = keyspace.Def1[keyspace.Int](cacheKeys, "obs:news:{id}", keyspace.CachedOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{})
-	busKeys   = bus.Keys{
+	things    = keyspace.Def1[keyspace.Int](cacheKeys, "obs:thing:{id}", keyspace.CachedOf[string](),
+		keyspace.Expire(time.Hour).Negative(time.Minute), keyspace.Doc{})
+	news    = keyspace.Def1[keyspace.Int](cacheKeys, "obs:news:{id}", keyspace.CachedOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{})
+	busKeys = bus.Keys{
 		Events: keyspace.DefChannel0(cacheKeys, "obs:events", keyspace.RawMessages("bus"), keyspace.Doc{}).At(),
 		Log:    keyspace.Def0(cacheKeys, "obs:events", keyspace.StreamOf("bus"), keyspace.Forever("a test's"), keyspace.Doc{}).At(),
 	}
@@ -37,17 +38,21 @@ func TestCaches_ExportCounts(t *testing.T) {
 	counts.Watch(rt)
 	boom := errors.New("boom")
 	// The first read precedes the bus; it counts as "behind" in a process that is older than MaxStale.
-	c := cache.New(rt, things, cache.Policy{MaxStale: time.Hour}, cache.Source[keyspace.Int, string]{Load: func(_ context.Context, id keyspace.Int) (string, error) {
-		switch id.N {
-		case 404:
-			return "", cache.ErrNotFound
-		case 500:
-			return "", boom
-		}
-		return "thing", nil
-	}})
+	c := cache.New(rt, things, cache.Policy{MaxStale: time.Hour},
+		cache.Source[keyspace.Int, string]{Load: func(_ context.Context, id keyspace.Int) (string, error) {
+			switch id.N {
+			case 404:
+				return "", cache.ErrNotFound
+			case 500:
+				return "", boom
+			}
+			return "thing", nil
+		}})
 	// A cache that accepts no value older than a moment.
-	fresh := cache.New(rt, news, cache.Policy{MaxStale: 20 * time.Millisecond}, cache.Source[keyspace.Int, string]{Load: func(context.Context, keyspace.Int) (string, error) { return "new", nil }})
+	fresh := cache.New(rt, news, cache.Policy{MaxStale: 20 * time.Millisecond},
+		cache.Source[keyspace.Int, string]{Load: func(context.Context, keyspace.Int) (string, error) {
+			return "new", nil
+		}})
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()

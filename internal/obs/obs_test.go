@@ -161,7 +161,8 @@ func TestHandler_ServesMetrics(t *testing.T) {
 
 func TestBuildOf_ReturnsTheRevision(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
-		return []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-03-01T00:00:00Z"}, {Key: "vcs.modified", Value: modified}}
+		return []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-03-01T00:00:00Z"},
+			{Key: "vcs.modified", Value: modified}}
 	}
 	for name, tc := range map[string]struct {
 		version string

@@ -93,26 +93,34 @@ var serverFields = []field{
 	{redisDesc("memory_used_bytes", "Memory that a server has allocated.", "server"), prometheus.GaugeValue, number("used_memory")},
 	{redisDesc("memory_max_bytes", "A server's maxmemory; 0 is no limit.", "server"), prometheus.GaugeValue, number("maxmemory")},
 	{redisDesc("memory_host_bytes", "Memory of a server's machine.", "server"), prometheus.GaugeValue, number("total_system_memory")},
-	{redisDesc("evicted_keys_total", "Keys that a server evicted because its memory was full; always 0 under noeviction.", "server"), prometheus.CounterValue, number("evicted_keys")},
+	{redisDesc("evicted_keys_total", "Keys that a server evicted because its memory was full; always 0 under noeviction.", "server"),
+		prometheus.CounterValue, number("evicted_keys")},
 	{redisDesc("clients", "Connections to a server from all clients.", "server"), prometheus.GaugeValue, number("connected_clients")},
-	{redisDesc("master", "1 if the server reports the role master, 0 for a replica.", "server"), prometheus.GaugeValue, word("master", "role")},
+	{redisDesc("master", "1 if the server reports the role master, 0 for a replica.", "server"), prometheus.GaugeValue,
+		word("master", "role")},
 	{redisDesc("replicas", "Replicas connected to a master.", "server"), prometheus.GaugeValue, number("connected_slaves")},
-	{redisDesc("replication_lag_bytes", "Bytes that the slowest replica of a master has not confirmed yet.", "server"), prometheus.GaugeValue, replicationLag},
+	{redisDesc("replication_lag_bytes", "Bytes that the slowest replica of a master has not confirmed yet.", "server"), prometheus.GaugeValue,
+		replicationLag},
 	{redisDesc("aof_enabled", "1 if a server writes an append-only file.", "server"), prometheus.GaugeValue, word("1", "aof_enabled")},
-	{redisDesc("aof_ok", "1 while the last write and the last rewrite of the append-only file succeeded.", "server"), prometheus.GaugeValue, word("ok", "aof_last_write_status", "aof_last_bgrewrite_status")},
+	{redisDesc("aof_ok", "1 while the last write and the last rewrite of the append-only file succeeded.", "server"), prometheus.GaugeValue,
+		word("ok", "aof_last_write_status", "aof_last_bgrewrite_status")},
 	{redisDesc("rdb_ok", "1 while the last snapshot succeeded.", "server"), prometheus.GaugeValue, word("ok", "rdb_last_bgsave_status")},
-	{redisDesc("rdb_last_save_timestamp_seconds", "Unix time of the last snapshot; the server's start if there was none since.", "server"), prometheus.GaugeValue, number("rdb_last_save_time")},
+	{redisDesc("rdb_last_save_timestamp_seconds", "Unix time of the last snapshot; the server's start if there was none since.", "server"),
+		prometheus.GaugeValue, number("rdb_last_save_time")},
 	{redisDesc("rdb_changes", "Changes since the last snapshot.", "server"), prometheus.GaugeValue, number("rdb_changes_since_last_save")},
 }
 
 var (
 	redisUp = redisDesc("up", "1 if the server replied to the last poll.", "server")
 
-	redisHot = redisDesc("hot_key_rate", "Commands per second of this process on its most used key of a family; estimated over a minute, for families with a hot key.", "family")
+	redisHot = redisDesc("hot_key_rate", "Commands per second of this process on its most used key of a family; estimated over a minute, "+
+		"for families with a hot key.", "family")
 
-	redisTrips       = redisDesc("command_seconds", "Time of a round trip, including waits for other commands: lone (one command), batch (a pipeline) or script (either of them with a script).", "trip")
-	redisCommands    = redisDesc("commands_total", "Commands in those round trips.", "trip")
-	redisErrors      = redisDesc("errors_total", "Failed commands: away (no server, or it cannot serve), timeout (the caller's deadline), canceled (the caller's context ended), refused (an error reply).", "kind")
+	redisTrips = redisDesc("command_seconds", "Time of a round trip, including waits for other commands: lone (one command), batch "+
+		"(a pipeline) or script (either of them with a script).", "trip")
+	redisCommands = redisDesc("commands_total", "Commands in those round trips.", "trip")
+	redisErrors   = redisDesc("errors_total", "Failed commands: away (no server, or it cannot serve), timeout (the caller's deadline), "+
+		"canceled (the caller's context ended), refused (an error reply).", "kind")
 	redisConnections = redisDesc("connections", "Connections of this process.")
 	redisConnects    = redisDesc("connects_total", "Connections opened.")
 	redisReconnects  = redisDesc("reconnects_total", "Connections that replaced an ended one.")
@@ -137,7 +145,8 @@ func (r *Redis) Describe(ch chan<- *prometheus.Desc) {
 	for desc := range r.kinds() {
 		ch <- desc
 	}
-	for _, desc := range []*prometheus.Desc{redisTrips, redisCommands, redisErrors, redisConnections, redisConnects, redisReconnects, redisLosses, redisAway} {
+	for _, desc := range []*prometheus.Desc{redisTrips, redisCommands, redisErrors, redisConnections, redisConnects, redisReconnects,
+		redisLosses, redisAway} {
 		ch <- desc
 	}
 }

@@ -66,7 +66,9 @@ func TestRedis_ExportsServerState(t *testing.T) {
 		of("up"): is(1), of("memory_max_bytes"): is(100 << 20), of("memory_used_bytes"): positive, of("memory_host_bytes"): positive,
 		of("evicted_keys_total"): is(0), of("master"): is(1), of("replicas"): is(0), of("replication_lag_bytes"): is(0),
 		of("aof_enabled"): is(1), of("aof_ok"): is(1), of("rdb_ok"): is(1), of("rdb_changes"): is(0), of("clients"): positive,
-		of("rdb_last_save_timestamp_seconds"):                       func(v float64) bool { return time.Unix(int64(v), 0).After(time.Now().Add(-time.Hour)) },
+		of("rdb_last_save_timestamp_seconds"): func(v float64) bool {
+			return time.Unix(int64(v), 0).After(time.Now().Add(-time.Hour))
+		},
 		`stoa_redis_command_seconds_count{trip="batch"}`:            is(3),
 		`stoa_redis_command_seconds_bucket{trip="batch",le="+Inf"}`: is(3),
 		`stoa_redis_command_seconds_bucket{trip="batch",le="1"}`:    is(3),
@@ -103,9 +105,11 @@ func TestReplicationLag_IsThatOfTheSlowestReplica(t *testing.T) {
 		lag  float64
 		ok   bool
 	}{
-		"two":       {map[string]string{"role": "master", "master_repl_offset": "1000", "slave0": "ip=a,port=1,state=online,offset=900,lag=0", "slave1": "ip=b,port=1,state=online,offset=400,lag=3"}, 600, true},
-		"none":      {map[string]string{"role": "master", "master_repl_offset": "1000"}, 0, true},
-		"copying":   {map[string]string{"role": "master", "master_repl_offset": "1000", "slave0": "ip=a,port=1,state=wait_bgsave,offset=0,lag=0"}, 0, true},
+		"two": {map[string]string{"role": "master", "master_repl_offset": "1000", "slave0": "ip=a,port=1,state=online,offset=900,lag=0",
+			"slave1": "ip=b,port=1,state=online,offset=400,lag=3"}, 600, true},
+		"none": {map[string]string{"role": "master", "master_repl_offset": "1000"}, 0, true},
+		"copying": {map[string]string{"role": "master", "master_repl_offset": "1000", "slave0": "ip=a,port=1,state=wait_bgsave,offset=0,lag=0"},
+			0, true},
 		"a replica": {map[string]string{"role": "slave", "master_repl_offset": "1000"}, 0, false},
 		"embedded":  {map[string]string{}, 0, false},
 	} {

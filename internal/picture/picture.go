@@ -116,7 +116,8 @@ func (s *Studio) Square(ctx context.Context, user string, data []byte) (_ []Pict
 // decoded decodes the image in data when its turn comes, and passes the image, its configuration, format and
 // orientation to use. extra returns the memory that use needs in addition to the image. It returns ErrUnreadable,
 // ErrDimensions or ErrBusy.
-func (s *Studio) decoded(ctx context.Context, user string, data []byte, extra func(image.Config) int64, use func(img image.Image, cfg image.Config, f format, orientation int) error) error {
+func (s *Studio) decoded(ctx context.Context, user string, data []byte,
+	extra func(image.Config) int64, use func(img image.Image, cfg image.Config, f format, orientation int) error) error {
 	i := slices.IndexFunc(formats, func(f format) bool { return f.matches(data) })
 	if i < 0 {
 		return ErrUnreadable

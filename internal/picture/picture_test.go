@@ -73,7 +73,8 @@ func jpegOf(t testing.TB, img image.Image) []byte {
 
 func gifOf(t testing.TB, canvas image.Point, frames ...*image.Paletted) []byte {
 	t.Helper()
-	g := gif.GIF{Image: frames, Delay: make([]int, len(frames)), Config: image.Config{ColorModel: frames[0].Palette, Width: canvas.X, Height: canvas.Y}}
+	g := gif.GIF{Image: frames, Delay: make([]int, len(frames)),
+		Config: image.Config{ColorModel: frames[0].Palette, Width: canvas.X, Height: canvas.Y}}
 	var b bytes.Buffer
 	if err := gif.EncodeAll(&b, &g); err != nil {
 		t.Fatal(err)
@@ -457,7 +458,8 @@ func TestStudio_StopsDecoderThatIsNotDoneInTime(t *testing.T) {
 
 func TestStudio_RefusesWorkBeyondItsPixels(t *testing.T) {
 	small(t)
-	if _, err := New(0).Square(t.Context(), "", append(jpegOf(t, image.NewGray(rect)), bytes.Repeat([]byte{0xff, 0xda, 0, 2}, 1<<18)...)); err != nil {
+	if _, err := New(0).Square(t.Context(), "", append(jpegOf(t, image.NewGray(rect)),
+		bytes.Repeat([]byte{0xff, 0xda, 0, 2}, 1<<18)...)); err != nil {
 		t.Errorf("a photo with a film behind it: %v", err)
 	}
 	deep := pngHead(5000, 5000)

@@ -163,7 +163,8 @@ func (s *Service) notifyConversations(ctx context.Context, active []messaging.Ac
 }
 
 // withoutOnline returns the chats of users who are offline. It adds the conversations of other users to open.
-func (s *Service) withoutOnline(ctx context.Context, list []messaging.Undelivered, open map[messaging.ConversationID]bool) (absent []messaging.Undelivered, partial bool, err error) {
+func (s *Service) withoutOnline(ctx context.Context, list []messaging.Undelivered,
+	open map[messaging.ConversationID]bool) (absent []messaging.Undelivered, partial bool, err error) {
 	seen := map[accounts.ID]bool{}
 	var users []accounts.ID
 	for _, u := range list {

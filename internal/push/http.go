@@ -28,10 +28,12 @@ func (s *Service) Routes(a *web.API) {
 		Description: "A muted chat is never pushed, and a group follows its notification setting. " +
 			"A push has the text of a message only with previews.",
 		Errors: []*errs.Error{ErrStore}}, s.patchStatus)
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/push/subscription", ID: "push.subscribe", Tags: tags, Status: http.StatusOK, Limit: subscribeLimit,
-		Summary:     "Subscribe this device to pushes",
-		Description: "Pushes are sent while none of the caller's devices is online. The body is the result of PushSubscription.toJSON. The subscription ends with the session of the device. Taking over the endpoint of another device needs the same keys.",
-		Errors:      []*errs.Error{ErrEndpoint, ErrKeys, ErrStore}}, s.putSubscription)
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/push/subscription", ID: "push.subscribe", Tags: tags, Status: http.StatusOK,
+		Limit:   subscribeLimit,
+		Summary: "Subscribe this device to pushes",
+		Description: "Pushes are sent while none of the caller's devices is online. The body is the result of PushSubscription.toJSON. The " +
+			"subscription ends with the session of the device. Taking over the endpoint of another device needs the same keys.",
+		Errors: []*errs.Error{ErrEndpoint, ErrKeys, ErrStore}}, s.putSubscription)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/push/subscription", ID: "push.unsubscribe", Tags: tags, Status: http.StatusOK,
 		Summary: "Unsubscribe this device from pushes", Errors: []*errs.Error{ErrStore}}, s.deleteSubscription)
 }
@@ -53,15 +55,18 @@ func (s *Service) getStatus(ctx context.Context, caller accounts.Caller, _ *web.
 		Messages: st.Messages, Requests: st.Requests, Notices: st.Notices, Previews: st.Previews}), nil
 }
 
-func (s *Service) patchStatus(ctx context.Context, caller accounts.Caller, in *web.Body[api.PushUpdate]) (*web.Body[api.PushStatus], error) {
+func (s *Service) patchStatus(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.PushUpdate]) (*web.Body[api.PushStatus], error) {
 	if err := s.Choose(ctx, caller.User, Update(in.Body)); err != nil {
 		return nil, err
 	}
 	return s.getStatus(ctx, caller, nil)
 }
 
-func (s *Service) putSubscription(ctx context.Context, caller accounts.Caller, in *web.Body[api.PushSubscription]) (*web.Body[api.PushStatus], error) {
-	if err := s.Subscribe(ctx, Subscription{User: caller.User, Device: caller.Device, Endpoint: in.Body.Endpoint, P256DH: in.Body.Keys.P256DH, Auth: in.Body.Keys.Auth}); err != nil {
+func (s *Service) putSubscription(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.PushSubscription]) (*web.Body[api.PushStatus], error) {
+	if err := s.Subscribe(ctx, Subscription{User: caller.User, Device: caller.Device, Endpoint: in.Body.Endpoint, P256DH: in.Body.Keys.P256DH,
+		Auth: in.Body.Keys.Auth}); err != nil {
 		return nil, err
 	}
 	return s.getStatus(ctx, caller, nil)

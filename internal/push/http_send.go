@@ -26,10 +26,13 @@ type poster struct{ *http.Client }
 // newPoster returns a poster on a transport; nil connects only to public addresses, unless private is set.
 func newPoster(transport Transport, private bool) poster {
 	if transport == nil {
-		transport = &http.Transport{DialContext: dialer(private), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: perHost, IdleConnTimeout: time.Minute,
+		transport = &http.Transport{DialContext: dialer(private), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: perHost,
+			IdleConnTimeout:     time.Minute,
 			TLSHandshakeTimeout: requestTime, ResponseHeaderTimeout: requestTime, MaxResponseHeaderBytes: 16 << 10}
 	}
-	return poster{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return poster{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}}
 }
 
 // post sends the request and returns its outcome.
@@ -49,8 +52,10 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 	if d.push.What == api.PushMessages {
 		urgency = webpush.UrgencyHigh
 	}
-	res, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: d.sub.Endpoint, Keys: webpush.Keys{P256dh: d.sub.P256DH, Auth: d.sub.Auth}},
-		&webpush.Options{HTTPClient: s.http.Client, Subscriber: s.contact, Topic: topicOf(d.push.Tag), TTL: int(life.Seconds()), Urgency: urgency, VAPIDPublicKey: k.public, VAPIDPrivateKey: k.private})
+	res, err := webpush.SendNotificationWithContext(ctx, text,
+		&webpush.Subscription{Endpoint: d.sub.Endpoint, Keys: webpush.Keys{P256dh: d.sub.P256DH, Auth: d.sub.Auth}},
+		&webpush.Options{HTTPClient: s.http.Client, Subscriber: s.contact, Topic: topicOf(d.push.Tag), TTL: int(life.Seconds()), Urgency: urgency,
+			VAPIDPublicKey: k.public, VAPIDPrivateKey: k.private})
 	if err != nil {
 		var wait net.Error
 		switch {

@@ -39,7 +39,8 @@ func (c Settings) Validate() error {
 	address, err := mail.ParseAddress(c.mailbox())
 	return errors.Join(
 		config.Refuse(c.Pause < time.Second || c.Pause > time.Hour, "pause", "%s is not between a second and an hour", c.Pause),
-		config.Refuse(c.Contact != "" && !strings.HasPrefix(c.Contact, "https://") && (err != nil || address.Address != c.mailbox()), "contact", "is neither an e-mail address nor an https address"))
+		config.Refuse(c.Contact != "" && !strings.HasPrefix(c.Contact, "https://") && (err != nil || address.Address != c.mailbox()), "contact",
+			"is neither an e-mail address nor an https address"))
 }
 
 // Subscription is the push subscription of a browser on a device of a user.

@@ -35,9 +35,12 @@ import (
 func TestOnlyPublicAddressesAreDialled(t *testing.T) {
 	for text, want := range map[string]bool{
 		"8.8.8.8": true, "1.1.1.1": true, "142.250.1.1": true, "2a00:1450:4001::1": true,
-		"127.0.0.1": false, "127.9.9.9": false, "0.0.0.0": false, "0.1.2.3": false, "10.1.2.3": false, "172.16.0.1": false, "172.31.255.255": false,
-		"192.168.1.1": false, "169.254.169.254": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false,
-		"::": false, "::1": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "fd12::1": false, "ff02::1": false, "fec0::1": false,
+		"127.0.0.1": false, "127.9.9.9": false, "0.0.0.0": false, "0.1.2.3": false, "10.1.2.3": false, "172.16.0.1": false,
+		"172.31.255.255": false,
+		"192.168.1.1":    false, "169.254.169.254": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false,
+		"198.18.0.1": false,
+		"::":         false, "::1": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "fd12::1": false, "ff02::1": false,
+		"fec0::1":          false,
 		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::7f00:1": false, "2002:7f00:1::": false, "2001::1": false,
 	} {
 		if got := isPublic(netip.MustParseAddr(text)); got != want {
@@ -248,7 +251,8 @@ func (w *world) UnreadChats(_ context.Context, places []messaging.Place) (map[me
 	w.asked++
 	all := map[messaging.Place]messaging.UnreadChat{}
 	for _, p := range places {
-		all[p] = messaging.UnreadChat{Chat: messaging.In(groups.ID(p.Conv)), Title: "Rowing", Unread: 2, Seq: w.seq, MentionedAt: w.mention, Newest: api.Message{Content: api.Content{Text: "hello"}}}
+		all[p] = messaging.UnreadChat{Chat: messaging.In(groups.ID(p.Conv)), Title: "Rowing", Unread: 2, Seq: w.seq, MentionedAt: w.mention,
+			Newest: api.Message{Content: api.Content{Text: "hello"}}}
 	}
 	return all, nil
 }
@@ -310,11 +314,14 @@ func (w *world) exec(query string, args ...any) {
 func (w *world) member(conv messaging.ConversationID) accounts.ID {
 	w.t.Helper()
 	user, device := ids.New[accounts.User](), ids.New[accounts.Session]()
-	w.exec("INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, ?, ?, 'User', 'UTC', '', 0, 1)", user, user, user)
+	w.exec("INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, ?, ?, 'User', 'UTC', '', 0, 1)",
+		user, user, user)
 	w.exec(`INSERT INTO sessions (user_id, device_id, name, agent, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce)
 		VALUES (?, ?, '', '', '', 0, 0, '', 0, '', ?, '', 0, '')`, user, device, w.db.Now().AddDate(1, 0, 0).UnixMilli())
-	w.exec("INSERT INTO chat_members (user_id, conversation, peer, read_seq, delivered_seq, cleared_seq, pinned, muted, draft, changed) VALUES (?, ?, '', 0, 0, 0, 0, 0, '', 0)", user, conv)
-	w.exec("INSERT INTO push_subscriptions (user_id, device_id, endpoint, hash, p256dh, auth, created) VALUES (?, ?, 'https://push.example', ?, '', '', 0)", user, device, user)
+	w.exec("INSERT INTO chat_members (user_id, conversation, peer, read_seq, delivered_seq, cleared_seq, pinned, muted, draft, changed) "+
+		"VALUES (?, ?, '', 0, 0, 0, 0, 0, '', 0)", user, conv)
+	w.exec("INSERT INTO push_subscriptions (user_id, device_id, endpoint, hash, p256dh, auth, created) VALUES (?, ?, "+
+		"'https://push.example', ?, '', '', 0)", user, device, user)
 	return user
 }
 
@@ -603,7 +610,8 @@ func TestSend_DeletesOnlyGoneSubscriptions(t *testing.T) {
 	conv := w.conversation()
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
 	w.must(err)
-	for status, want := range map[int]bool{http.StatusCreated: true, http.StatusBadRequest: true, http.StatusForbidden: true, http.StatusNotFound: false, http.StatusGone: false, http.StatusTooManyRequests: true, http.StatusInternalServerError: true} {
+	for status, want := range map[int]bool{http.StatusCreated: true, http.StatusBadRequest: true, http.StatusForbidden: true,
+		http.StatusNotFound: false, http.StatusGone: false, http.StatusTooManyRequests: true, http.StatusInternalServerError: true} {
 		user := w.member(conv)
 		subs, err := selectSubscriptions(t.Context(), w.db, []accounts.ID{user})
 		w.must(err)
@@ -635,7 +643,8 @@ func TestSubscribe_TakesOverAnEndpointOnlyWithItsKeys(t *testing.T) {
 			key, err := ecdh.P256().NewPrivateKey(append(make([]byte, 31), 1))
 			w.must(err)
 			return Subscription{User: user, Device: device[user], Endpoint: "https://push.example/browser",
-				P256DH: base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(append(make([]byte, 15), auth))}
+				P256DH: base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()),
+				Auth:   base64.RawURLEncoding.EncodeToString(append(make([]byte, 15), auth))}
 		}
 		owners := func() (list []accounts.ID) {
 			subs, err := selectSubscriptions(ctx, w.db, []accounts.ID{ann, bob})
@@ -679,7 +688,8 @@ func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
 			t.Errorf("a user has ended another's: %+v, %v", subs, err)
 		}
 		// A push goes only to the device that it was queued for, and only while that user has the device.
-		list, answers := w.prepared(ctx, []job{{User: bob, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()}, {User: ann, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()}})
+		list, answers := w.prepared(ctx, []job{{User: bob, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()},
+			{User: ann, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()}})
 		w.must(errors.Join(answers...))
 		if len(list) != 1 || list[0].sub.User != ann || list[0].sub.Device != of[ann].Device {
 			t.Errorf("deliveries: %+v", list)
@@ -808,8 +818,10 @@ func TestFollower_ReadsEachMemberOnce(t *testing.T) {
 			members = append(members, user, conv, "", 0, 0, 0, 0, 0, "", 0)
 			subscriptions = append(subscriptions, user, ids.New[accounts.Session](), "https://push.example", user, "", "", 0)
 		}
-		w.exec("INSERT INTO chat_members (user_id, conversation, peer, read_seq, delivered_seq, cleared_seq, pinned, muted, draft, changed) VALUES "+sqldb.Tuples(10, each), members...)
-		w.exec("INSERT INTO push_subscriptions (user_id, device_id, endpoint, hash, p256dh, auth, created) VALUES "+sqldb.Tuples(7, each), subscriptions...)
+		w.exec("INSERT INTO chat_members (user_id, conversation, peer, read_seq, delivered_seq, cleared_seq, pinned, muted, draft, changed) "+
+			"VALUES "+sqldb.Tuples(10, each), members...)
+		w.exec("INSERT INTO push_subscriptions (user_id, device_id, endpoint, hash, p256dh, auth, created) VALUES "+sqldb.Tuples(7, each),
+			subscriptions...)
 		w.says(conv, 1, 0)
 	}
 	w.exec("ANALYZE TABLE chat_members, push_subscriptions") // otherwise the query plan is random
@@ -953,7 +965,8 @@ func TestBatch_NeedsStatementsOfOnePush(t *testing.T) {
 	var jobs []job
 	for i := range 60 {
 		user := w.member(conv)
-		jobs = append(jobs, job{User: user, Conv: conv, At: w.db.Now().UnixMilli()}, job{User: user, Notice: int64(i + 1), At: w.db.Now().UnixMilli()})
+		jobs = append(jobs, job{User: user, Conv: conv, At: w.db.Now().UnixMilli()},
+			job{User: user, Notice: int64(i + 1), At: w.db.Now().UnixMilli()})
 	}
 	cost := func(jobs []job) (statements, asked int) {
 		count := func() (n int) {

@@ -165,7 +165,8 @@ func (s *Service) selectWanted(jobs []job, online map[accounts.ID]bool, subs []S
 	now := s.db.Now()
 	for i, j := range jobs {
 		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
-		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and the follower does not check notices again
+		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() {
+			// the connection may be dead, and the follower does not check notices again
 			s.metrics.sent.WithLabelValues(postponed).Inc()
 			answers[i] = later{time.UnixMilli(j.At).Add(deep)}
 			continue
@@ -218,7 +219,8 @@ func usersOf(jobs []job) (users []accounts.ID) {
 func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
 	outcome, err := s.post(ctx, d)
 	if outcome == failed && attempt >= maxTries { // a push is not worth a dead letter
-		s.log.LogAttrs(ctx, slog.LevelWarn, "push: given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("err", err))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "push: given up", slog.String("user", d.job.User.String()),
+			slog.String("device", d.job.Device.String()), slog.Any("err", err))
 		outcome, err = givenUp, nil
 	}
 	s.metrics.sent.WithLabelValues(outcome).Inc()

@@ -93,8 +93,9 @@ type Service struct {
 	mu   sync.Mutex
 	keys keys // zero until first used
 
-	mark marks                                                     // of the follower
-	done map[messaging.ConversationID]messaging.ActiveConversation // of the follower: conversations of the last minute without a member left to notify
+	mark marks // of the follower
+	// of the follower: conversations of the last minute without a member left to notify
+	done map[messaging.ConversationID]messaging.ActiveConversation
 }
 
 // New returns the domain. Its error contains all faults of the settings.
@@ -107,8 +108,10 @@ func New(cfg Config) (*Service, error) {
 	if origin == nil {
 		origin = cfg.Secret
 	}
-	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, notices: cfg.Notices, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
-		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.ActiveConversation{},
+	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, notices: cfg.Notices, secret: cfg.Secret,
+		previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
+		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}},
+		done: map[messaging.ConversationID]messaging.ActiveConversation{},
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 
@@ -219,7 +222,8 @@ func (s *Service) Choose(ctx context.Context, user accounts.ID, u Update) (err e
 		if err != nil {
 			return err
 		}
-		for _, one := range []struct{ to, value *bool }{{&c.Messages, u.Messages}, {&c.Requests, u.Requests}, {&c.Notices, u.Notices}, {&c.Previews, u.Previews}} {
+		for _, one := range []struct{ to, value *bool }{{&c.Messages, u.Messages}, {&c.Requests, u.Requests}, {&c.Notices, u.Notices},
+			{&c.Previews, u.Previews}} {
 			if one.value != nil {
 				*one.to = *one.value
 			}

@@ -66,7 +66,8 @@ func writeMark(ctx context.Context, db *sqldb.DB, at time.Time) error {
 }
 
 func storeSetting(ctx context.Context, db *sqldb.DB, name, value string) error {
-	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}, Set: []string{"value"}})
+	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"},
+		Set: []string{"value"}})
 	_, err := db.ExecContext(ctx, put.For(1), name, value)
 	return err
 }
@@ -81,15 +82,17 @@ func scanSubscription(rows *sql.Rows) (s Subscription, err error) {
 // Conditions on a member m of a chat for the follower: subscribed selects members with a subscription who want pushes
 // of messages. No engine converts a counting subquery into a join, which would read in the order of another table.
 const (
-	subscribed = "(SELECT COUNT(*) FROM push_subscriptions p LEFT JOIN push_settings o ON o.user_id = p.user_id WHERE p.user_id = m.user_id AND COALESCE(o.messages, 1) <> 0) > 0"
-	everybody  = "1 = 1"
+	subscribed = "(SELECT COUNT(*) FROM push_subscriptions p LEFT JOIN push_settings o ON o.user_id = p.user_id WHERE p.user_id = " +
+		"m.user_id AND COALESCE(o.messages, 1) <> 0) > 0"
+	everybody = "1 = 1"
 )
 
 // insertSubscription replaces the subscription of a device, and one of the same endpoint if its keys are equal: a
 // browser has one subscription for all users who log in there. The keys prove that the caller has that browser. It
 // returns ErrKeys if they differ.
 func insertSubscription(ctx context.Context, tx *sqldb.Tx, s Subscription) error {
-	rows, err := tx.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE hash = ?"+tx.Dialect().ForUpdate(), s.hash())
+	rows, err := tx.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE hash = ?"+tx.Dialect().ForUpdate(),
+		s.hash())
 	if err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		old, err := scanSubscription(rows)
 		if own := old.User == s.User && old.Device == s.Device; err == nil && !own && !s.sameKeys(old) {
@@ -99,7 +102,8 @@ func insertSubscription(ctx context.Context, tx *sqldb.Tx, s Subscription) error
 	}); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE (user_id = ? AND device_id = ?) OR hash = ?", s.User, s.Device, s.hash()); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE (user_id = ? AND device_id = ?) OR hash = ?", s.User, s.Device,
+		s.hash()); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO push_subscriptions ("+subscriptionColumns+", hash) VALUES "+sqldb.Tuples(7, 1),
@@ -114,19 +118,22 @@ func deleteSubscription(ctx context.Context, db *sqldb.DB, user accounts.ID, dev
 
 // deleteEndpoint deletes an ended subscription, unless another one has replaced it.
 func deleteEndpoint(ctx context.Context, db *sqldb.DB, s Subscription) error {
-	_, err := db.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE user_id = ? AND device_id = ? AND hash = ?", s.User, s.Device, s.hash())
+	_, err := db.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE user_id = ? AND device_id = ? AND hash = ?", s.User, s.Device,
+		s.hash())
 	return err
 }
 
 // selectSubscriptions returns the subscriptions of up to 500 users.
 func selectSubscriptions(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]Subscription, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE user_id IN (?) ORDER BY user_id, device_id", bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE user_id IN (?) ORDER BY user_id, device_id",
+		bun.List(users))
 	return sqldb.Collect(rows, err, scanSubscription)
 }
 
 // liveSubscriptions returns the subscriptions of logged-in devices.
 func liveSubscriptions(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]Subscription, error) {
-	rows, err := q.QueryContext(ctx, "SELECT p.user_id, p.device_id, p.endpoint, p.p256dh, p.auth, p.created FROM push_subscriptions p JOIN sessions s ON s.user_id = p.user_id AND s.device_id = p.device_id"+
+	rows, err := q.QueryContext(ctx, "SELECT p.user_id, p.device_id, p.endpoint, p.p256dh, p.auth, p.created FROM push_subscriptions p "+
+		"JOIN sessions s ON s.user_id = p.user_id AND s.device_id = p.device_id"+
 		" WHERE p.user_id IN (?) AND s.refresh_expires > ?", bun.List(users), q.Now().UnixMilli())
 	return sqldb.Collect(rows, err, scanSubscription)
 }
@@ -137,7 +144,8 @@ func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID, lock str
 	for _, u := range users {
 		all[u] = usual
 	}
-	rows, err := q.QueryContext(ctx, "SELECT user_id, messages, requests, notices, previews FROM push_settings WHERE user_id IN (?)"+lock, bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, messages, requests, notices, previews FROM push_settings WHERE user_id IN (?)"+lock,
+		bun.List(users))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var c Choice
@@ -149,7 +157,8 @@ func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID, lock str
 
 // lockChoice creates the row of a user's choice if needed, locks it until tx ends, and returns it.
 func lockChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID) (Choice, error) {
-	first := tx.Dialect().Compile(sqldb.Upsert{Table: "push_settings", Columns: []string{"user_id", "messages", "requests", "notices", "previews"}, Key: []string{"user_id"}})
+	first := tx.Dialect().Compile(sqldb.Upsert{Table: "push_settings",
+		Columns: []string{"user_id", "messages", "requests", "notices", "previews"}, Key: []string{"user_id"}})
 	if _, err := tx.ExecContext(ctx, first.For(1), user, usual.Messages, usual.Requests, usual.Notices, usual.Previews); err != nil {
 		return Choice{}, err
 	}
@@ -159,7 +168,8 @@ func lockChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID) (Choice, er
 
 // setChoice stores a locked choice.
 func setChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID, c Choice) error {
-	_, err := tx.ExecContext(ctx, "UPDATE push_settings SET messages = ?, requests = ?, notices = ?, previews = ? WHERE user_id = ?", c.Messages, c.Requests, c.Notices, c.Previews, user)
+	_, err := tx.ExecContext(ctx, "UPDATE push_settings SET messages = ?, requests = ?, notices = ?, previews = ? WHERE user_id = ?",
+		c.Messages, c.Requests, c.Notices, c.Previews, user)
 	return err
 }
 
@@ -181,7 +191,8 @@ func lockStates(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered)
 		args = append(args, u.User, u.Conv)
 	}
 	found := make(map[memberKey]pushState, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at, sent FROM push_chats"+tx.Dialect().ByIndex("PRIMARY")+" WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at, sent FROM push_chats"+tx.Dialect().ByIndex("PRIMARY")+" WHERE "+
+		sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k memberKey
 		var t pushState
@@ -191,8 +202,10 @@ func lockStates(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered)
 	})
 }
 
-var upsertStates = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at", "sent"}, Key: []string{"user_id", "conversation"},
-	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = CASE WHEN {new.at} = 0 THEN at ELSE {new.at} END", "sent = {greatest}(sent, {new.sent})"}}
+var upsertStates = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at", "sent"},
+	Key: []string{"user_id", "conversation"},
+	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = CASE WHEN {new.at} = 0 THEN at ELSE {new.at} END",
+		"sent = {greatest}(sent, {new.sent})"}}
 
 // storeStates stores the state of members, in the order of their keys. An at of zero keeps the stored time.
 func storeStates(ctx context.Context, tx *sqldb.Tx, all map[memberKey]pushState) error {
@@ -236,14 +249,16 @@ func prune(ctx context.Context, db *sqldb.DB, before time.Time) error {
 	if err := pruneTable(ctx, db, "push_chats", "conversation", "t.at < ?", before.UnixMilli()); err != nil {
 		return err
 	}
-	return pruneTable(ctx, db, "push_subscriptions", "device_id", "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = t.user_id AND s.device_id = t.device_id)")
+	return pruneTable(ctx, db, "push_subscriptions", "device_id",
+		"NOT EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = t.user_id AND s.device_id = t.device_id)")
 }
 
 // pruneTable deletes rows that meet a condition on a table t whose key is a user and another column, in batches.
 func pruneTable(ctx context.Context, db *sqldb.DB, table, second, where string, args ...any) error {
 	for {
 		var keys []any
-		rows, err := db.QueryContext(ctx, "SELECT t.user_id, t."+second+" FROM "+table+" t WHERE "+where+" LIMIT ?", append(slices.Clone(args), pruneBatch)...)
+		rows, err := db.QueryContext(ctx, "SELECT t.user_id, t."+second+" FROM "+table+" t WHERE "+where+" LIMIT ?",
+			append(slices.Clone(args), pruneBatch)...)
 		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var user, other string
 			err := rows.Scan(&user, &other)
@@ -253,7 +268,8 @@ func pruneTable(ctx context.Context, db *sqldb.DB, table, second, where string, 
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		if _, err := db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+sqldb.AnyOf("(user_id = ? AND "+second+" = ?)", len(keys)/2), keys...); err != nil {
+		if _, err := db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+sqldb.AnyOf("(user_id = ? AND "+second+" = ?)", len(keys)/2),
+			keys...); err != nil {
 			return err
 		}
 	}

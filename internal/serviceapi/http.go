@@ -49,35 +49,51 @@ func (s Service) Routes(a *web.API) {
 	web.Handle(a, add(web.Op{Method: http.MethodPatch, Path: "/v1/service/users/{user}", ID: "service.user_update", Summary: "Update a user",
 		Errors: []*errs.Error{accounts.ErrName, accounts.ErrBio, civil.ErrZone}}), s.patchUser)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}", ID: "service.user_delete",
-		Summary:     "Delete a user's account",
-		Description: "Logs out all devices, and other users see a deleted user. A log-in within the grace period restores the account; with now it is erased for good within seconds."}), s.deleteUser)
-	web.Handle(a, add(web.Op{Method: http.MethodPut, Path: "/v1/service/users/{user}/ban", ID: "service.user_ban", Status: http.StatusNoContent,
+		Summary: "Delete a user's account",
+		Description: "Logs out all devices, and other users see a deleted user. A log-in within the grace period restores the account; with " +
+			"now it is erased for good within seconds."}), s.deleteUser)
+	web.Handle(a, add(web.Op{Method: http.MethodPut, Path: "/v1/service/users/{user}/ban", ID: "service.user_ban",
+		Status:      http.StatusNoContent,
 		Summary:     "Ban a user",
 		Description: "All devices are logged out.", Errors: []*errs.Error{accounts.ErrBan}}), s.putBan)
-	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/ban", ID: "service.user_unban", Status: http.StatusNoContent,
+	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/ban", ID: "service.user_unban",
+		Status:  http.StatusNoContent,
 		Summary: "Lift a ban"}), s.deleteBan)
-	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/sessions", ID: "service.user_logout", Status: http.StatusNoContent,
+	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/sessions", ID: "service.user_logout",
+		Status:  http.StatusNoContent,
 		Summary: "Log out all devices"}), s.deleteSessions)
-	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users/{user}/tokens", ID: "service.user_tokens", Status: http.StatusCreated, NoReplay: true, Creates: true,
-		Summary:     "Log in a user's device",
-		Description: "For an app with its own log-in: it passes the tokens to the user's device, which refreshes them like any other device. A retry with the same Idempotency-Key gets new tokens of the same session.",
-		Errors:      []*errs.Error{accounts.ErrDeviceName, accounts.ErrCredentials}}), s.postTokens)
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users/{user}/tokens", ID: "service.user_tokens",
+		Status: http.StatusCreated, NoReplay: true, Creates: true,
+		Summary: "Log in a user's device",
+		Description: "For an app with its own log-in: it passes the tokens to the user's device, which refreshes them like any other device. " +
+			"A retry with the same Idempotency-Key gets new tokens of the same session.",
+		Errors: []*errs.Error{accounts.ErrDeviceName, accounts.ErrCredentials}}), s.postTokens)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/messages", ID: "service.messages", Status: http.StatusCreated,
 		Summary: "Send a message as a user",
-		Description: "It reaches each recipient who has not blocked the sender, whatever their settings are, and a mute of the sender in a group does not apply. " +
-			"A message of kind system has only a text, and the chat shows it as a message of the app. A retry with the same client_id and content is the same message.",
-		Errors: []*errs.Error{ErrTo, messaging.ErrChat, messaging.ErrSelf, messaging.ErrClientID, messaging.ErrContent, messaging.ErrReply, messaging.ErrMessage, messaging.ErrRecalled, messaging.ErrReused, messaging.ErrFile,
+		Description: "It reaches each recipient who has not blocked the sender, whatever their settings are, and a mute of the sender in a " +
+			"group does not apply. " +
+			"A message of kind system has only a text, and the chat shows it as a message of the app. A retry with the same client_id and " +
+			"content is the same message.",
+		Errors: []*errs.Error{ErrTo, messaging.ErrChat, messaging.ErrSelf, messaging.ErrClientID, messaging.ErrContent, messaging.ErrReply,
+			messaging.ErrMessage, messaging.ErrRecalled, messaging.ErrReused, messaging.ErrFile,
 			messaging.ErrRefused, messaging.ErrYouBlock, messaging.ErrSystem, groups.ErrMay, messaging.ErrStore}}), s.postMessage)
-	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups", ID: "service.group_create", Status: http.StatusCreated, MaxBody: importBody,
-		Summary: "Create a group of any users", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrGroup, groups.ErrStore}}), s.postGroup)
-	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups/{group}/members", ID: "service.group_join", MaxBody: importBody,
-		Summary: "Add members to a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrTheyBanned, groups.ErrFull, groups.ErrGroups, groups.ErrStore}}), s.postMembers)
-	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/groups/{group}/members/{user}", ID: "service.group_remove", Status: http.StatusNoContent,
-		Summary: "Remove a member from a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrMember, groups.ErrRank, groups.ErrStore}}), s.deleteMember)
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups", ID: "service.group_create", Status: http.StatusCreated,
+		MaxBody: importBody,
+		Summary: "Create a group of any users", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrGroup,
+			groups.ErrStore}}), s.postGroup)
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups/{group}/members", ID: "service.group_join",
+		MaxBody: importBody,
+		Summary: "Add members to a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrTheyBanned, groups.ErrFull, groups.ErrGroups,
+			groups.ErrStore}}), s.postMembers)
+	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/groups/{group}/members/{user}", ID: "service.group_remove",
+		Status:  http.StatusNoContent,
+		Summary: "Remove a member from a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrMember, groups.ErrRank, groups.ErrStore}}),
+		s.deleteMember)
 }
 
 func wireUser(u accounts.User, external string, now time.Time) api.ServiceUser {
-	w := api.ServiceUser{ID: u.ID.String(), ExternalID: external, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Email: u.Email, Zone: u.Clock.In(now), Created: api.At(u.Created)}
+	w := api.ServiceUser{ID: u.ID.String(), ExternalID: external, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Email: u.Email,
+		Zone: u.Clock.In(now), Created: api.At(u.Created)}
 	if u.BannedAt(now) {
 		w.BannedUntil = new(api.At(u.Banned))
 	}
@@ -87,7 +103,8 @@ func wireUser(u accounts.User, external string, now time.Time) api.ServiceUser {
 	return w
 }
 
-func (s Service) postUsers(ctx context.Context, key *servicekeys.Caller, in *web.Body[api.ExternalUsers]) (*web.Body[api.ServiceUsers], error) {
+func (s Service) postUsers(ctx context.Context, key *servicekeys.Caller,
+	in *web.Body[api.ExternalUsers]) (*web.Body[api.ServiceUsers], error) {
 	list := make([]accounts.External, len(in.Body.Users))
 	for i, u := range in.Body.Users {
 		list[i] = accounts.External{ID: u.ExternalID, Name: u.Name, Bio: u.Bio, Zone: u.Zone}
@@ -166,7 +183,9 @@ func (s Service) putBan(ctx context.Context, key *servicekeys.Caller, in *struct
 	if in.Body.Until != nil {
 		until = in.Body.Until.Time
 	}
-	return &web.Empty{}, s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error { return s.Accounts.Ban(ctx, id, until, in.Body.Reason) })
+	return &web.Empty{}, s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
+		return s.Accounts.Ban(ctx, id, until, in.Body.Reason)
+	})
 }
 
 func (s Service) deleteBan(ctx context.Context, key *servicekeys.Caller, in *ofUser) (*web.Empty, error) {

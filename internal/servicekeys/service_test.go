@@ -23,7 +23,8 @@ func TestAdmin_CreatesAndListsKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			list, err := d.List(ctx)
-			if err != nil || len(list) != 1 || list[0].ID != k.ID || list[0].Name != "shop" || len(list[0].Scopes) != 2 || list[0].Rate != 60 || !list[0].Expires.Equal(k.Created.Add(time.Hour)) || !list[0].Used.IsZero() {
+			if err != nil || len(list) != 1 || list[0].ID != k.ID || list[0].Name != "shop" || len(list[0].Scopes) != 2 || list[0].Rate != 60 ||
+				!list[0].Expires.Equal(k.Created.Add(time.Hour)) || !list[0].Used.IsZero() {
 				t.Errorf("got %+v, %v", list, err)
 			}
 			if _, _, err := d.Create(ctx, "shop", nil, 60, 0); !errors.Is(err, ErrTaken) {
@@ -49,7 +50,8 @@ func TestAdmin_CreatesAndListsKeys(t *testing.T) {
 				t.Errorf("rotated: %v %v", until, err)
 			}
 			list, err = d.List(ctx)
-			if err != nil || list[0].Used.IsZero() || !list[0].good(hashOf(token), db.Now()) || !list[0].good(hashOf(second), db.Now()) || list[0].good(hashOf(token), until) {
+			if err != nil || list[0].Used.IsZero() || !list[0].good(hashOf(token), db.Now()) || !list[0].good(hashOf(second), db.Now()) ||
+				list[0].good(hashOf(token), until) {
 				t.Errorf("after the rotation: %+v, %v", list, err)
 			}
 			// The answer of that rotation got lost: the operator rotates again, and the backend still has the first secret.
@@ -69,7 +71,8 @@ func TestAdmin_CreatesAndListsKeys(t *testing.T) {
 			if third, _, err = d.Rotate(ctx, "shop", 0); err != nil {
 				t.Fatal(err)
 			}
-			if list, err = d.List(ctx); err != nil || list[0].good(hashOf(second), db.Now()) || list[0].good(hashOf(token), db.Now()) || !list[0].good(hashOf(third), db.Now()) {
+			if list, err = d.List(ctx); err != nil || list[0].good(hashOf(second), db.Now()) || list[0].good(hashOf(token), db.Now()) ||
+				!list[0].good(hashOf(third), db.Now()) {
 				t.Errorf("without an overlap: %+v, %v", list, err)
 			}
 			if err := errors.Join(d.Revoke(ctx, "shop")); err != nil {

@@ -39,7 +39,8 @@ func (k Key) good(secretHash string, now time.Time) bool {
 	if !k.Expires.IsZero() && !now.Before(k.Expires) {
 		return false
 	}
-	return same(k.hash, secretHash) || now.Before(k.OldUntil) && same(k.oldHash, secretHash) || now.Before(k.olderUntil) && same(k.olderHash, secretHash)
+	return same(k.hash, secretHash) || now.Before(k.OldUntil) && same(k.oldHash, secretHash) || now.Before(k.olderUntil) &&
+		same(k.olderHash, secretHash)
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -67,7 +68,8 @@ const (
 )
 
 // Scopes lists all scopes.
-var Scopes = []Scope{UsersRead, UsersWrite, UsersBan, UsersErase, TokensIssue, MessagesSend, GroupsManage, ChatsRead, ChatsWrite, GroupsRead, GroupsWrite, FriendsRead, FriendsWrite, CheckinRead, CheckinWrite}
+var Scopes = []Scope{UsersRead, UsersWrite, UsersBan, UsersErase, TokensIssue, MessagesSend, GroupsManage, ChatsRead, ChatsWrite,
+	GroupsRead, GroupsWrite, FriendsRead, FriendsWrite, CheckinRead, CheckinWrite}
 
 // own lists the scopes of the operations for keys only, by operation id.
 var own = map[string]Scope{
@@ -117,7 +119,8 @@ var (
 	ErrTaken   = errs.New(errs.Conflict, "service.name_taken", "There is a service key of this name.")
 	ErrMany    = errs.New(errs.Conflict, "service.keys_full", "The number of service keys is at its maximum. Revoke one.")
 	ErrUnknown = errs.New(errs.NotFound, "service.key_unknown", "There is no such service key.")
-	ErrStore   = errs.New(errs.Unavailable, "service.store_away", "Service keys cannot be checked right now. Please try again.").Retry(2 * time.Second)
+	ErrStore   = errs.New(errs.Unavailable, "service.store_away",
+		"Service keys cannot be checked right now. Please try again.").Retry(2 * time.Second)
 )
 
 // AuthErrors lists the errors for a caller with a key.

@@ -28,7 +28,8 @@ func selectKeys(ctx context.Context, q sqldb.Querier) ([]Key, error) {
 		var scopes string
 		var created, expires, used, oldUntil, olderUntil int64
 		err = rows.Scan(&k.ID, &k.Name, &scopes, &k.Rate, &k.hash, &k.oldHash, &oldUntil, &created, &expires, &used, &k.olderHash, &olderUntil)
-		k.Created, k.Expires, k.Used, k.OldUntil, k.olderUntil = sqldb.TimeOrZero(created), sqldb.TimeOrZero(expires), sqldb.TimeOrZero(used), sqldb.TimeOrZero(oldUntil), sqldb.TimeOrZero(olderUntil)
+		k.Created, k.Expires, k.Used, k.OldUntil, k.olderUntil = sqldb.TimeOrZero(created), sqldb.TimeOrZero(expires), sqldb.TimeOrZero(used),
+			sqldb.TimeOrZero(oldUntil), sqldb.TimeOrZero(olderUntil)
 		for name := range strings.FieldsSeq(scopes) {
 			k.Scopes = append(k.Scopes, Scope(name))
 		}

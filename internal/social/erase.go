@@ -23,7 +23,8 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		}
 	}
 	var d changeSet
-	targets := slices.Concat(FriendsChanged.Of(s.caches.Runtime, user), BlocksChanged.Of(s.caches.Runtime, user), RequestsChanged.Of(s.caches.Runtime, user))
+	targets := slices.Concat(FriendsChanged.Of(s.caches.Runtime, user), BlocksChanged.Of(s.caches.Runtime, user),
+		RequestsChanged.Of(s.caches.Runtime, user))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error { return deleteOwnRows(ctx, tx, user) })
 }
 
@@ -99,7 +100,8 @@ func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool,
 		return false, err
 	}
 	var d changeSet
-	return len(blockers) == sweepBatch, s.change(ctx, &d, BlocksChanged.Of(s.caches.Runtime, blockers...), func(ctx context.Context, tx *sqldb.Tx) error {
-		return deleteBlocksOf(ctx, tx, user, blockers)
-	})
+	return len(blockers) == sweepBatch, s.change(ctx, &d, BlocksChanged.Of(s.caches.Runtime, blockers...),
+		func(ctx context.Context, tx *sqldb.Tx) error {
+			return deleteBlocksOf(ctx, tx, user, blockers)
+		})
 }

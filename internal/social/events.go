@@ -75,7 +75,8 @@ func (r Request) wire(profiles accounts.Profiles) api.FriendRequest {
 }
 
 func (f Friend) wire(profiles accounts.Profiles) api.Friend {
-	return api.Friend{User: profiles.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: api.At(f.Since), Updated: api.At(f.Updated)}
+	return api.Friend{User: profiles.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: api.At(f.Since),
+		Updated: api.At(f.Updated)}
 }
 
 // enqueueHooks enqueues webhooks about the changes of tx, one for each pair.

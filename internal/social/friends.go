@@ -12,7 +12,8 @@ import (
 // Friends returns up to limit friends of user after the cursor, of one tag unless it is empty. version is the list's
 // version before the read. [Service.Changes] since that version returns the changes that the page may have missed. It
 // returns ErrCursor if the cursor is invalid.
-func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor string, limit int) (_ []Friend, next string, version int64, err error) {
+func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor string,
+	limit int) (_ []Friend, next string, version int64, err error) {
 	defer errs.Wrap(&err, "social.Friends %s", user)
 	after, err := parsePlace(cursor, firstFriend)
 	if err != nil {

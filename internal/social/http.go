@@ -21,27 +21,36 @@ var requestLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"friends"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: requestLimit,
-		Summary:     "Send a friend request",
-		Description: "The receiver is named by id or by the token of their card. If the receiver has already sent the caller a request, the two become friends immediately. A blocked sender gets the same refusal as a sender to a user who accepts no requests. Limited to 60 requests a minute.",
-		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postRequest)
+		Summary: "Send a friend request",
+		Description: "The receiver is named by id or by the token of their card. If the receiver has already sent the caller a request, the " +
+			"two become friends immediately. A blocked sender gets the same refusal as a sender to a user who accepts no requests. Limited to 60 " +
+			"requests a minute.",
+		Errors: []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon,
+			ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrUnavailable, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
 		Summary:     "List pending friend requests",
 		Description: "Newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/accept", ID: "friends.accept", Tags: tags,
-		Summary: "Accept a friend request", Errors: []*errs.Error{ErrText, ErrNoRequest, ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull, ErrStore}}, s.postAccept)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/refuse", ID: "friends.refuse", Tags: tags, Status: http.StatusNoContent,
+		Summary: "Accept a friend request", Errors: []*errs.Error{ErrText, ErrNoRequest, ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull,
+			ErrStore}}, s.postAccept)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests/{request}/refuse", ID: "friends.refuse", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Refuse a friend request", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.postRefuse)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/{request}", ID: "friends.withdraw", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/{request}", ID: "friends.withdraw", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Withdraw a friend request", Errors: []*errs.Error{ErrNoRequest, ErrClosed, ErrStore}}, s.deleteRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests/unread", ID: "friends.unread", Tags: tags,
 		Summary:     "Count new friend requests",
-		Description: "Counts the pending requests to the caller that are newer than the last call of `friends.seen`.", Errors: []*errs.Error{ErrStore}}, s.getUnread)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/unread", ID: "friends.seen", Tags: tags, Status: http.StatusNoContent,
+		Description: "Counts the pending requests to the caller that are newer than the last call of `friends.seen`.",
+		Errors:      []*errs.Error{ErrStore}}, s.getUnread)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/requests/unread", ID: "friends.seen", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Mark friend requests as seen", Errors: []*errs.Error{ErrStore}}, s.deleteUnread)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends", ID: "friends.list", Tags: tags,
-		Summary:     "List friends",
-		Description: "Sorted by order, then newest first. A client that stores the list loads all pages and stores the version of the first. Later it lists the changes since this version.",
-		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getFriends)
+		Summary: "List friends",
+		Description: "Sorted by order, then newest first. A client that stores the list loads all pages and stores the version of the first. " +
+			"Later it lists the changes since this version.",
+		Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getFriends)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/changes", ID: "friends.changes", Tags: tags,
 		Summary:     "List friend changes since a version",
 		Description: "Removals are stored for 90 days. If the version is older, `reset` is true.",
@@ -55,18 +64,21 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "End a friendship", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.deleteFriend)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/relations", ID: "friends.relations", Tags: tags,
 		Summary:     "Get relations to users",
-		Description: "Returns the relations to up to 100 users, with the pending requests between them and the caller.", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
+		Description: "Returns the relations to up to 100 users, with the pending requests between them and the caller.",
+		Errors:      []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
 	tags = []string{"blocks"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/blocks", ID: "blocks.list", Tags: tags,
 		Summary:     "List blocked users",
 		Description: "Newest block first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getBlocks)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/blocks/{user}", ID: "blocks.add", Tags: tags, Status: http.StatusNoContent,
-		Summary:     "Block a user",
-		Description: "Ends the friendship and any pending request between the two. The other user gets no event of the block. A second block changes nothing.",
-		Errors:      []*errs.Error{ErrSelf, accounts.ErrNoUser, ErrBlocksFull, ErrStore}}, s.putBlock)
+		Summary: "Block a user",
+		Description: "Ends the friendship and any pending request between the two. The other user gets no event of the block. A second block " +
+			"changes nothing.",
+		Errors: []*errs.Error{ErrSelf, accounts.ErrNoUser, ErrBlocksFull, ErrStore}}, s.putBlock)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/blocks/{user}", ID: "blocks.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary:     "Unblock a user",
-		Description: "The friendship and the requests that the block ended are not restored.", Errors: []*errs.Error{accounts.ErrNoUser, ErrStore}}, s.deleteBlock)
+		Description: "The friendship and the requests that the block ended are not restored.",
+		Errors:      []*errs.Error{accounts.ErrNoUser, ErrStore}}, s.deleteBlock)
 }
 
 // UserPath names a user; an invalid id names no user.
@@ -101,7 +113,8 @@ type PageQuery struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"maximum number of results"`
 }
 
-func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *web.Body[api.FriendRequestNew]) (*web.Body[api.FriendRequestReply], error) {
+func (s *Service) postRequest(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.FriendRequestNew]) (*web.Body[api.FriendRequestReply], error) {
 	b := in.Body
 	a := Asking{Card: b.Card, Message: b.Message, Source: b.Source, Remark: b.Remark, Tag: b.Tag}
 	if b.User != "" {
@@ -139,7 +152,9 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *r
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.FriendRequests{Requests: web.List(found, func(r Request) api.FriendRequest { return r.wire(profiles) }), Next: next}), nil
+	return web.NewBody(api.FriendRequests{Requests: web.List(found, func(r Request) api.FriendRequest {
+		return r.wire(profiles)
+	}), Next: next}), nil
 }
 
 func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *struct {

@@ -80,7 +80,8 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 }
 
 // outcome returns the outcome of a request. lock is the SQL clause that locks the pending one.
-func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a Asking, lock string) (b pairState, _ askResult, err error) {
+func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a Asking,
+	lock string) (b pairState, _ askResult, err error) {
 	if b, err = readPairState(ctx, q, from, to, lock); err != nil {
 		return b, 0, err
 	}
@@ -294,7 +295,8 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, lim
 // PendingBetween returns the pending requests between user and others, by the other user. relations are the results of
 // [Service.Relations]. It reads no rows for friends and users whom user blocks, because no request can be pending
 // with them.
-func (s *Service) PendingBetween(ctx context.Context, user accounts.ID, others []accounts.ID, relations []Relation) (_ map[accounts.ID]Request, err error) {
+func (s *Service) PendingBetween(ctx context.Context, user accounts.ID, others []accounts.ID,
+	relations []Relation) (_ map[accounts.ID]Request, err error) {
 	defer errs.Wrap(&err, "social.PendingBetween %s", user)
 	var candidates []accounts.ID
 	for i, r := range relations {

@@ -55,7 +55,8 @@ func TestAsk_Refusals(t *testing.T) {
 		_, _, err := w.Ask(ctx, bob, Asking{User: ann})
 		w.fails("whom one blocks", err, ErrYouBlock)
 		var rows int
-		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM friend_lists WHERE user_id NOT IN (SELECT id FROM users))").Scan(&rows))
+		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM friend_lists WHERE user_id "+
+			"NOT IN (SELECT id FROM users))").Scan(&rows))
 		if rows != 0 || w.unreadOf(shy)+w.unreadOf(bob) != 0 {
 			t.Errorf("%d rows are left of what was refused", rows)
 		}
@@ -87,7 +88,8 @@ func TestAsk_MutualRequestsMakeFriends(t *testing.T) {
 			}
 			f, err := w.Friend(t.Context(), ann, bob)
 			g, err2 := w.Friend(t.Context(), bob, ann)
-			if err != nil || err2 != nil || f.Remark != "B" || g.Remark != "A" || f.Since != g.Since || f.Source != results[0].Source || g.Source != f.Source {
+			if err != nil || err2 != nil || f.Remark != "B" || g.Remark != "A" || f.Since != g.Since || f.Source != results[0].Source ||
+				g.Source != f.Source {
 				t.Fatalf("round %d: got %+v, %v and %+v, %v", round, f, err, g, err2)
 			}
 			agree(t, who, w, other)
@@ -218,7 +220,8 @@ func TestLimits_HoldForConcurrentCalls(t *testing.T) {
 			w.exec("DELETE FROM friend_requests")
 			requests := map[accounts.ID]RequestID{}
 			for _, o := range others { // more than may be pending: otherwise only one could be accepted
-				r := Request{ID: ids.New[Request](), From: o, To: ann, Created: w.db.Now().Add(time.Duration(len(requests)) * time.Millisecond), Expires: w.db.Now().Add(time.Hour)}
+				r := Request{ID: ids.New[Request](), From: o, To: ann, Created: w.db.Now().Add(time.Duration(len(requests)) * time.Millisecond),
+					Expires: w.db.Now().Add(time.Hour)}
 				w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertRequest(ctx, tx, r) }))
 				requests[o] = r.ID
 			}
@@ -693,7 +696,8 @@ func TestUnfriend_DeletesContentOfRow(t *testing.T) {
 		w.must(err)
 		w.must(w.Unfriend(t.Context(), who[0], who[1]))
 		var rows, empty int
-		w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(remark = '' AND tag = '' AND source = '' AND sort = 0) FROM friends WHERE gone > 0").Scan(&rows, &empty))
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(remark = '' AND tag = '' AND source = '' AND sort = 0) FROM friends "+
+			"WHERE gone > 0").Scan(&rows, &empty))
 		if rows != 2 || empty != 2 {
 			t.Errorf("%d of %d rows are empty, want two", empty, rows)
 		}
@@ -715,7 +719,8 @@ func TestPrune_DeletesOldRowsInBatches(t *testing.T) {
 				if i == old {
 					at = lately
 				}
-				_, err := tx.ExecContext(ctx, "INSERT INTO friends (user_id, "+friendColumns+", version, gone) VALUES (?, ?, '', '', '', 0, 1, 1, ?, ?)", who[0], ids.New[accounts.User](), i+1, at)
+				_, err := tx.ExecContext(ctx, "INSERT INTO friends (user_id, "+friendColumns+
+					", version, gone) VALUES (?, ?, '', '', '', 0, 1, 1, ?, ?)", who[0], ids.New[accounts.User](), i+1, at)
 				_, err2 := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, '', '', '', '', ?, ?, ?, NULL)",
 					ids.New[Request](), who[0], ids.New[accounts.User](), state, 1, at)
 				if err := errors.Join(err, err2); err != nil {
@@ -729,7 +734,8 @@ func TestPrune_DeletesOldRowsInBatches(t *testing.T) {
 		w.exec("UPDATE friend_requests SET expires = ? WHERE state = 0", long) // it is not closed yet
 		w.must(w.prune(ctx))
 		var friends, requests, waiting int
-		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friends), (SELECT COUNT(*) FROM friend_requests WHERE state > 0), (SELECT COUNT(*) FROM friend_requests WHERE state = 0)").
+		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friends), (SELECT COUNT(*) FROM friend_requests WHERE state > 0), "+
+			"(SELECT COUNT(*) FROM friend_requests WHERE state = 0)").
 			Scan(&friends, &requests, &waiting))
 		if friends != 1 || requests != 1 || waiting != 1 {
 			t.Errorf("%d removals, %d closed requests and %d that wait are left, want one of each", friends, requests, waiting)
@@ -806,7 +812,8 @@ func TestErase_WorksInBatches(t *testing.T) {
 		defer sub.Close()
 		w.must(w.Erase(t.Context(), ann))
 		var n int
-		w.must(w.db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM friends WHERE gone = 0) + (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM blocks)").Scan(&n))
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM friends WHERE gone = 0) + (SELECT COUNT(*) FROM "+
+			"friend_requests) + (SELECT COUNT(*) FROM blocks)").Scan(&n))
 		if n != 0 {
 			t.Errorf("%d rows are left", n)
 		}

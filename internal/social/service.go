@@ -109,7 +109,8 @@ type changeSet struct {
 
 // change runs fn in a transaction that fills in d, updates the cached collections in targets, and publishes d's events.
 // Data that fn reads under the locks of [lockLists] cannot change before the commit.
-func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Target,
+	fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	err := s.caches.Change(ctx, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		*d = changeSet{at: tx.Now()} // a transaction may run again
 		if err := fn(ctx, tx); err != nil {

@@ -55,11 +55,13 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 		budget = 0 // the budget of production
 	}
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
-	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus,
+		Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{DB: db, Caches: caches, Cache: cache.Policy{MaxStale: budget}, Bus: bus, People: people, Log: log, Settings: settings})
+	s, err := New(Config{DB: db, Caches: caches, Cache: cache.Policy{MaxStale: budget}, Bus: bus, People: people, Log: log,
+		Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,8 @@ func (w *world) join(n int) (all []accounts.ID) {
 	w.t.Helper()
 	var users []accounts.User
 	for i := range n {
-		u, err := accounts.NewUser(fmt.Sprintf("%s@example.org", strings.ToLower(fmt.Sprintf("%x", ids.New[world]().String()))), fmt.Sprint("user ", i), "UTC")
+		u, err := accounts.NewUser(fmt.Sprintf("%s@example.org", strings.ToLower(fmt.Sprintf("%x", ids.New[world]().String()))),
+			fmt.Sprint("user ", i), "UTC")
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -228,7 +231,8 @@ func (w *world) sent(user accounts.ID, limit int) (all []Request) {
 	return allPages(w, user, limit, w.Sent)
 }
 
-func allPages[T any](w *world, user accounts.ID, limit int, read func(context.Context, accounts.ID, string, int) ([]T, string, error)) (all []T) {
+func allPages[T any](w *world, user accounts.ID, limit int,
+	read func(context.Context, accounts.ID, string, int) ([]T, string, error)) (all []T) {
 	w.t.Helper()
 	for cursor := ""; ; {
 		page, next, err := read(w.t.Context(), user, cursor, limit)
@@ -411,7 +415,8 @@ func TestRelations_UpToHundredUsers(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(MaxRelations + 2)
 		w.befriends(who[0], who[1])
-		if got, err := w.Relations(t.Context(), who[0], who[1:MaxRelations+1]); err != nil || len(got) != MaxRelations || !got[0].Friend || got[1].Friend {
+		if got, err := w.Relations(t.Context(), who[0], who[1:MaxRelations+1]); err != nil || len(got) != MaxRelations || !got[0].Friend ||
+			got[1].Friend {
 			t.Errorf("to a hundred: got %v, %v", got, err)
 		}
 		_, err := w.Relations(t.Context(), who[0], who[1:])
@@ -458,7 +463,9 @@ func TestChange_LostCommitResponseLeavesNoStaleCache(t *testing.T) {
 		w.befriends(who[0], who[1])
 		agree(t, who, w)
 		var d changeSet
-		err := w.change(t.Context(), &d, w.rel.targets(who[0], inFriends|inBlocks, &d), func(context.Context, *sqldb.Tx) error { return sqldb.ErrOutcomeUnknown })
+		err := w.change(t.Context(), &d, w.rel.targets(who[0], inFriends|inBlocks, &d), func(context.Context, *sqldb.Tx) error {
+			return sqldb.ErrOutcomeUnknown
+		})
 		w.fails("without an answer", err, ErrStore)
 		if !w.isFriend(who[0], who[1]) {
 			t.Error("they are no friends before it takes effect")

@@ -140,9 +140,12 @@ func (c Settings) Validate() error {
 		return config.Refuse(n < 1 || n > 10_000, key, "%d is not between 1 and 10000", n)
 	}
 	return errors.Join(
-		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year", c.RequestLife),
-		config.Refuse(c.CooldownRefused < 0 || c.CooldownRefused > retention, "cooldown_refused", "%s is not between 0 and 90 days", c.CooldownRefused),
-		config.Refuse(c.CooldownWithdrawn < 0 || c.CooldownWithdrawn > retention, "cooldown_withdrawn", "%s is not between 0 and 90 days", c.CooldownWithdrawn),
+		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year",
+			c.RequestLife),
+		config.Refuse(c.CooldownRefused < 0 || c.CooldownRefused > retention, "cooldown_refused", "%s is not between 0 and 90 days",
+			c.CooldownRefused),
+		config.Refuse(c.CooldownWithdrawn < 0 || c.CooldownWithdrawn > retention, "cooldown_withdrawn", "%s is not between 0 and 90 days",
+			c.CooldownWithdrawn),
 		within("friends", c.Friends),
 		within("requests_out", c.RequestsOut),
 		within("requests_in", c.RequestsIn),

@@ -31,7 +31,9 @@ func TestPairState_AskResult(t *testing.T) {
 		{"they are friends", with(func(b *pairState) { b.friends = true }), 0, ErrAlready},
 		{"they are friends, and no requests are taken", with(func(b *pairState) { b.friends, b.accepts = true, false }), 0, ErrAlready},
 		{"asked already", with(func(b *pairState) { b.pending = waits(me, time.Millisecond) }), askPending, nil},
-		{"asked already, and no requests are taken any more", with(func(b *pairState) { b.pending, b.accepts = waits(me, 1), false }), askPending, nil},
+		{"asked already, and no requests are taken any more", with(func(b *pairState) {
+			b.pending, b.accepts = waits(me, 1), false
+		}), askPending, nil},
 		{"asked already, and out of requests", with(func(b *pairState) { b.pending, b.out = waits(me, 1), 3 }), askPending, nil},
 		{"asked long ago", with(func(b *pairState) { b.pending = waits(me, 0) }), askNew, nil},
 		{"the other has asked", with(func(b *pairState) { b.pending = waits(them, time.Millisecond) }), askMutual, nil},

@@ -31,7 +31,8 @@ type list struct {
 	seen    int64 // Unix ms of the newest request that the user has seen
 }
 
-var newLists = sqldb.Upsert{Table: "friend_lists", Columns: []string{"user_id", "version", "pruned", "asked", "seen"}, Key: []string{"user_id"}}
+var newLists = sqldb.Upsert{Table: "friend_lists", Columns: []string{"user_id", "version", "pruned", "asked", "seen"},
+	Key: []string{"user_id"}}
 
 // lockLists locks the lists of users until tx ends. Each change that concerns two users holds both locks, which are
 // always taken in the same order.
@@ -39,7 +40,8 @@ func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[acc
 	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
 	lists := make(map[accounts.ID]list, len(users))
 	read := func() error {
-		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, pruned, asked, seen FROM friend_lists"+tx.Dialect().ByIndex("PRIMARY")+" WHERE user_id IN (?) ORDER BY user_id"+tx.Dialect().ForUpdate(), bun.List(users))
+		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, pruned, asked, seen FROM friend_lists"+tx.Dialect().ByIndex("PRIMARY")+
+			" WHERE user_id IN (?) ORDER BY user_id"+tx.Dialect().ForUpdate(), bun.List(users))
 		return sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var u accounts.ID
 			var l list
@@ -63,7 +65,8 @@ func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[acc
 
 // readList returns a user's list, or the zero list for a user without a row.
 func readList(ctx context.Context, q sqldb.Querier, user accounts.ID) (l list, err error) {
-	err = q.QueryRowContext(ctx, "SELECT version, pruned, asked, seen FROM friend_lists WHERE user_id = ?", user).Scan(&l.version, &l.pruned, &l.asked, &l.seen)
+	err = q.QueryRowContext(ctx, "SELECT version, pruned, asked, seen FROM friend_lists WHERE user_id = ?", user).Scan(&l.version, &l.pruned,
+		&l.asked, &l.seen)
 	return l, sqldb.Missing(err, nil)
 }
 
@@ -106,7 +109,8 @@ func scanFriend(rows *sql.Rows, more ...any) (f Friend, err error) {
 
 // insertFriends inserts friend rows into lists with bumped versions. It replaces rows of former friendships.
 func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b friendRow) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE (user_id = ? AND friend_id = ?) OR (user_id = ? AND friend_id = ?)", a.user, a.User, b.user, b.User); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE (user_id = ? AND friend_id = ?) OR (user_id = ? AND friend_id = ?)", a.user,
+		a.User, b.user, b.User); err != nil {
 		return err
 	}
 	var args []any
@@ -120,7 +124,8 @@ func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b friendRow) error {
 
 // updateFriend stores a user's data about a friend, in a list with a bumped version.
 func updateFriend(ctx context.Context, tx *sqldb.Tx, t friendRow) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = ?, tag = ?, sort = ?, updated = ?, version = "+ownVersion+" WHERE user_id = ? AND friend_id = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = ?, tag = ?, sort = ?, updated = ?, version = "+ownVersion+
+		" WHERE user_id = ? AND friend_id = ?",
 		t.Remark, t.Tag, t.Order, t.Updated.UnixMilli(), t.user, t.User)
 	return err
 }
@@ -153,7 +158,8 @@ func allFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[acc
 
 // friendsAmong returns the friends among at most 500 others.
 func friendsAmong(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) (map[accounts.ID]cachedFriend, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+" FROM friends WHERE user_id = ? AND gone = 0 AND friend_id IN (?)", user, bun.List(others))
+	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+" FROM friends WHERE user_id = ? AND gone = 0 AND friend_id IN (?)", user,
+		bun.List(others))
 	return collectFriends(rows, err)
 }
 
@@ -198,7 +204,8 @@ func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag str
 // changedFriends returns up to n changes of a list after a version, in the order of versions.
 func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (Changes, error) {
 	c := Changes{Version: since}
-	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n+1)
+	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+
+		", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n+1)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var gone, version int64
 		f, err := scanFriend(rows, &gone, &version)
@@ -234,7 +241,8 @@ func pruneFriendsIn(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) 
 		Version  int64
 	}
 	var old []row
-	if err := tx.NewRaw("SELECT user_id, friend_id, version FROM friends WHERE gone > 0 AND gone < ? ORDER BY gone LIMIT ?", before.UnixMilli(), n).Scan(ctx, &old); err != nil || len(old) == 0 {
+	if err := tx.NewRaw("SELECT user_id, friend_id, version FROM friends WHERE gone > 0 AND gone < ? ORDER BY gone LIMIT ?",
+		before.UnixMilli(), n).Scan(ctx, &old); err != nil || len(old) == 0 {
 		return 0, err
 	}
 	upTo := map[accounts.ID]int64{}
@@ -262,7 +270,8 @@ func pruneFriendsIn(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) 
 		rows = append(rows, r.UserID, r.FriendID)
 	}
 	// A user who has become a friend again is no longer marked as gone.
-	_, err = tx.ExecContext(ctx, "DELETE FROM friends WHERE gone > 0 AND gone < ? AND (user_id, friend_id) IN ("+sqldb.Tuples(2, len(old))+")", append([]any{before.UnixMilli()}, rows...)...)
+	_, err = tx.ExecContext(ctx, "DELETE FROM friends WHERE gone > 0 AND gone < ? AND (user_id, friend_id) IN ("+sqldb.Tuples(2, len(old))+")",
+		append([]any{before.UnixMilli()}, rows...)...)
 	return len(old), err
 }
 
@@ -284,7 +293,8 @@ func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request,
 
 // lockRequest is selectRequest with a lock.
 func lockRequest(ctx context.Context, tx *sqldb.Tx, id RequestID) (Request, error) {
-	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?"+tx.Dialect().ForUpdate(), id)))
+	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?"+tx.Dialect().ForUpdate(),
+		id)))
 }
 
 // lockPending returns the pending request between two users, even if it has expired. It returns ErrNoRequest if there
@@ -311,7 +321,8 @@ func oneRequest(found []Request, err error) (Request, error) {
 // insertRequest stores a request to a user whose list is locked.
 func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		r.ID, r.From, r.To, r.Message, r.Source, r.remark, r.tag, int(r.State), r.Created.UnixMilli(), r.Expires.UnixMilli(), pairOf(r.From, r.To))
+		r.ID, r.From, r.To, r.Message, r.Source, r.remark, r.tag, int(r.State), r.Created.UnixMilli(), r.Expires.UnixMilli(),
+		pairOf(r.From, r.To))
 	if err != nil {
 		return err
 	}
@@ -321,7 +332,8 @@ func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
 
 // closeRequests ends locked pending requests.
 func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...RequestID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friend_requests SET state = ?, pair = NULL, closed = ? WHERE id IN (?)", int(state), tx.Now().UnixMilli(), bun.List(ids))
+	_, err := tx.ExecContext(ctx, "UPDATE friend_requests SET state = ?, pair = NULL, closed = ? WHERE id IN (?)", int(state),
+		tx.Now().UnixMilli(), bun.List(ids))
 	return err
 }
 
@@ -362,7 +374,8 @@ func readPairState(ctx context.Context, q sqldb.Querier, from, to accounts.ID, l
 // allPending returns the senders of a user's pending requests, with the time of each.
 func allPending(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[accounts.ID]float64, error) {
 	all := map[accounts.ID]float64{}
-	rows, err := q.QueryContext(ctx, "SELECT from_id, created FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?", user, q.Now().UnixMilli())
+	rows, err := q.QueryContext(ctx, "SELECT from_id, created FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?", user,
+		q.Now().UnixMilli())
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var from accounts.ID
 		var created int64
@@ -378,7 +391,8 @@ func pendingWith(ctx context.Context, q sqldb.Querier, user accounts.ID, others 
 	for i, o := range others {
 		pairs[i] = pairOf(user, o)
 	}
-	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair IN (?) AND expires > ?", bun.List(pairs), q.Now().UnixMilli()))
+	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair IN (?) AND expires > ?",
+		bun.List(pairs), q.Now().UnixMilli()))
 }
 
 // newest is the place before every row of a list with the newest first.
@@ -412,12 +426,14 @@ func markSeen(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 
 // selectExpired returns up to n expired requests that are still pending.
 func selectExpired(ctx context.Context, q sqldb.Querier, n int) ([]Request, error) {
-	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE state = 0 AND expires <= ? ORDER BY expires LIMIT ?", q.Now().UnixMilli(), n))
+	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+
+		" FROM friend_requests WHERE state = 0 AND expires <= ? ORDER BY expires LIMIT ?", q.Now().UnixMilli(), n))
 }
 
 // lockOpen locks and returns the requests that are still pending.
 func lockOpen(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request, error) {
-	return scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id IN (?) AND state = 0 ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(ids)))
+	return scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id IN (?) AND state = 0 ORDER BY id"+
+		tx.Dialect().ForUpdate(), bun.List(ids)))
 }
 
 // pruneRequests deletes up to n closed requests that expired before a time.
@@ -430,7 +446,8 @@ func allBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]accoun
 }
 
 func blocksAmong(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user, bun.List(others)))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user,
+		bun.List(others)))
 }
 
 // selectApart returns the users in others who block the user, or whom the user blocks.
@@ -445,19 +462,23 @@ func allBlockers(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]acco
 }
 
 func blockersAmong(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)", user, bun.List(others)))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)", user,
+		bun.List(others)))
 }
 
 // selectTies returns the pairs that are friends, and the pairs with a block between them.
 func selectTies(ctx context.Context, q sqldb.Querier, views []View) (friends, apart map[View]bool, err error) {
 	var friendArgs, blockArgs, blockerArgs []any
 	for _, v := range views {
-		friendArgs, blockArgs, blockerArgs = append(friendArgs, v.Viewer, v.Of), append(blockArgs, v.Viewer, v.Of), append(blockerArgs, v.Of, v.Viewer)
+		friendArgs, blockArgs, blockerArgs = append(friendArgs, v.Viewer, v.Of), append(blockArgs, v.Viewer, v.Of),
+			append(blockerArgs, v.Of, v.Viewer)
 	}
 	friends, apart = map[View]bool{}, map[View]bool{}
-	rows, err := q.QueryContext(ctx, "SELECT 1, user_id, friend_id FROM friends WHERE gone = 0 AND "+sqldb.AnyOf("(user_id = ? AND friend_id = ?)", len(views))+
+	rows, err := q.QueryContext(ctx, "SELECT 1, user_id, friend_id FROM friends WHERE gone = 0 AND "+
+		sqldb.AnyOf("(user_id = ? AND friend_id = ?)", len(views))+
 		" UNION ALL SELECT 0, user_id, blocked_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views))+
-		" UNION ALL SELECT 0, blocked_id, user_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views)), slices.Concat(friendArgs, blockArgs, blockerArgs)...)
+		" UNION ALL SELECT 0, blocked_id, user_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views)),
+		slices.Concat(friendArgs, blockArgs, blockerArgs)...)
 	return friends, apart, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var friend bool
 		var v View

@@ -16,7 +16,8 @@ func friendBatch(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) 
 
 // friendsOf returns the users in others who have a user in their lists.
 func friendsOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0", bun.List(others), user))
+	return sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0",
+		bun.List(others), user))
 }
 
 // deleteFriends deletes rows of a user's own list.

@@ -341,7 +341,8 @@ func TestIsFriend_WarmIsOneCommand(t *testing.T) {
 		}
 		after := w.calls()
 		seen := map[string]int{}
-		for _, name := range []string{"hmget", "smismember", "hget", "hexists", "sismember", "hgetall", "exists", "get", "mget", "hlen", "scard"} {
+		for _, name := range []string{"hmget", "smismember", "hget", "hexists", "sismember", "hgetall", "exists", "get", "mget", "hlen",
+			"scard"} {
 			if n := after[name] - before[name]; n != 0 && name != "get" { // the bus sends heartbeats with GET
 				seen[name] = n
 			}

@@ -79,7 +79,8 @@ func Start(t testing.TB, change ...func(*app.Config)) *Server {
 func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *Server {
 	t.Helper()
 	s := &Server{HTTP: &http.Client{Transport: http.DefaultTransport}, Dial: new(net.Dialer).DialContext, Clock: &Clock{}}
-	cfg := app.Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true", Now: s.Clock.Now}
+	cfg := app.Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: "sqlite", KeyPrefix: "stoa", Dev: "true",
+		Now: s.Clock.Now}
 	cfg.Accounts.Limits.CodesPerIP = 1_000_000
 	cfg.PasswordCost = argon2id.Params{Memory: 256, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 	for _, c := range change {
@@ -177,7 +178,8 @@ func (s *Server) SignUp(t testing.TB, zone string) *client.Client {
 	if _, err := c.RequestCode(ctx, api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Register(ctx, api.RegisterRequest{Email: email, Code: s.Code(t, email), Name: fmt.Sprintf("User %d", n), Zone: zone}); err != nil {
+	if _, err := c.Register(ctx, api.RegisterRequest{Email: email, Code: s.Code(t, email), Name: fmt.Sprintf("User %d", n),
+		Zone: zone}); err != nil {
 		t.Fatal(err)
 	}
 	return c

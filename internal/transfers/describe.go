@@ -56,7 +56,8 @@ func (s *Service) describe(ctx context.Context, t *Transfer) (*Description, erro
 	}
 	l := &Description{Type: p.Type, Width: p.Width, Height: p.Height}
 	for _, image := range p.Thumbnails {
-		th := Thumbnail{Side: image.Side, Width: image.Width, Height: image.Height, Type: image.Type, part: newThumbnail(t.ID, image.Side, int64(len(image.Data)), s.sql.db.Now())}
+		th := Thumbnail{Side: image.Side, Width: image.Width, Height: image.Height, Type: image.Type,
+			part: newThumbnail(t.ID, image.Side, int64(len(image.Data)), s.sql.db.Now())}
 		if err := s.store(ctx, th.name, image.Data); err != nil {
 			s.remove(ctx, l.names())
 			return nil, err

@@ -91,7 +91,8 @@ func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()
 
 func (s *Service) publishProgress(ctx context.Context, t *Transfer, received int64) {
 	p := t.progress(received, s.chunk)
-	s.publish(t, api.EventTransferProgress, api.TransferProgress{ID: t.ID.String(), Received: p.received, Size: t.Size, Percent: p.percent, Chunk: p.chunk, Chunks: p.chunks}, true)
+	s.publish(t, api.EventTransferProgress, api.TransferProgress{ID: t.ID.String(), Received: p.received, Size: t.Size, Percent: p.percent,
+		Chunk: p.chunk, Chunks: p.chunks}, true)
 	if err := s.redis.storeProgress(ctx, t, p); err != nil {
 		s.log.Debug("transfers: progress not stored in Redis", "transfer", t.ID, "err", err)
 	}

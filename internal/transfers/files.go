@@ -41,7 +41,8 @@ func (s *Service) Lock(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]Fil
 
 // media returns the description of the file in a message.
 func (l *Description) media(t *Transfer) api.Media {
-	m := api.Media{File: t.ID.String(), Type: t.Media, Name: t.Name, Size: t.Size, SHA256: t.SHA256, Width: l.Width, Height: l.Height, Duration: int(l.Duration.Milliseconds())}
+	m := api.Media{File: t.ID.String(), Type: t.Media, Name: t.Name, Size: t.Size, SHA256: t.SHA256, Width: l.Width, Height: l.Height,
+		Duration: int(l.Duration.Milliseconds())}
 	if l.Type != "" {
 		m.Type = l.Type
 	}
@@ -118,7 +119,8 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 // The caller chooses the id and uses it again for each retry with one file. A retry resumes the upload if ctx or the
 // process ended, or after an error of kind [errs.Unavailable]. If the upload with this id has expired, the file gets
 // another id.
-func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error) {
+func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt,
+	keep time.Duration) (file string, err error) {
 	defer errs.Wrap(&err, "transfers.Store for %s", owner)
 	chosen, err := ids.Parse[Transfer](id)
 	if err != nil {

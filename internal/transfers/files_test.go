@@ -140,8 +140,10 @@ func TestUpload_ForMessagesReturnsKind(t *testing.T) {
 			}
 			tc.want.File, tc.want.Name, tc.want.Size, tc.want.SHA256 = got.ID.String(), "a name", int64(len(tc.data)), got.SHA256
 			found := w.locked(nil, got.ID)[got.ID]
-			if m := found.Media; found.From != w.users[0] || m.File != tc.want.File || m.Type != tc.want.Type || m.Name != tc.want.Name || m.Size != tc.want.Size || m.Width != tc.want.Width ||
-				m.Height != tc.want.Height || m.Duration != tc.want.Duration || m.SHA256 != tc.want.SHA256 || !slices.Equal(m.Thumbnails, tc.want.Thumbnails) {
+			if m := found.Media; found.From != w.users[0] || m.File != tc.want.File || m.Type != tc.want.Type || m.Name != tc.want.Name ||
+				m.Size != tc.want.Size || m.Width != tc.want.Width ||
+				m.Height != tc.want.Height || m.Duration != tc.want.Duration || m.SHA256 != tc.want.SHA256 ||
+				!slices.Equal(m.Thumbnails, tc.want.Thumbnails) {
 				t.Errorf("%s: got %+v, want %+v", name, found, tc.want)
 			}
 			w.sound(got.ID)
@@ -180,7 +182,8 @@ func TestLink_ForReadersOfMessage(t *testing.T) {
 			t.Errorf("somebody else, before a message has it: %v", err)
 		}
 		w.keep(up.ID)
-		if f, got, err := w.served(w.FileLink(t.Context(), w.users[1], up.ID, 0)); err != nil || !bytes.Equal(got, data) || f.Type != "" || f.Inline || f.Name != "x.png" {
+		if f, got, err := w.served(w.FileLink(t.Context(), w.users[1], up.ID, 0)); err != nil || !bytes.Equal(got, data) || f.Type != "" ||
+			f.Inline || f.Name != "x.png" {
 			t.Errorf("who sees the message gets %+v, %v", f, err)
 		}
 		for _, side := range []int{1280, 320} {
@@ -227,7 +230,8 @@ func TestLink_ForReadersOfMessage(t *testing.T) {
 
 func TestFile_DeletedWithLastMessage(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		kept, dropped, unused, late := w.put("kept", random(10)), w.put("dropped", photo(t, 100, 100)), w.put("unused", photo(t, 50, 50)), w.put("late", random(20))
+		kept, dropped, unused, late := w.put("kept", random(10)), w.put("dropped", photo(t, 100, 100)), w.put("unused", photo(t, 50, 50)),
+			w.put("late", random(20))
 		w.keep(kept.ID)
 		w.keep(dropped.ID)
 		if list, _, err := w.List(t.Context(), w.users[0], ""); err != nil || len(list) != 2 {
@@ -632,7 +636,8 @@ func TestDownload_TooManyRangesReturnsWholeFile(t *testing.T) {
 		w.must(err)
 		a := web.New(web.Config{})
 		w.Routes(a)
-		for ranges, want := range map[int]int{2: http.StatusPartialContent, mostRanges: http.StatusPartialContent, mostRanges + 1: http.StatusOK, 2000: http.StatusOK} {
+		for ranges, want := range map[int]int{2: http.StatusPartialContent, mostRanges: http.StatusPartialContent, mostRanges + 1: http.StatusOK,
+			2000: http.StatusOK} {
 			var list []string
 			for i := range ranges {
 				list = append(list, fmt.Sprintf("%[1]d-%[1]d", 2*(ranges-i)))

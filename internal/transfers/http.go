@@ -28,11 +28,14 @@ var (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"transfers"}
 	between := []*errs.Error{ErrRefused, ErrYouBlock, social.ErrStore, accounts.ErrStore, ErrStore}
-	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ErrUnknown, ids.ErrMalformed, accounts.ErrNoUser}, between...)
+	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ErrUnknown, ids.ErrMalformed, accounts.ErrNoUser},
+		between...)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers", ID: "transfers.offer", Tags: tags, Status: http.StatusCreated,
-		Summary:     "Offer a file",
-		Description: "Offers a file to another user, or starts an upload for messages. The receiver accepts or rejects an offer. The file is then uploaded to /v1/transfers/{transfer}/upload by any client of tus 1.0. Without `to` it can be uploaded at once, and messages can use its id in their media. A refusal does not show whether a block or a setting causes it.",
-		Errors:      offer}, s.postTransfer)
+		Summary: "Offer a file",
+		Description: "Offers a file to another user, or starts an upload for messages. The receiver accepts or rejects an offer. The file is " +
+			"then uploaded to /v1/transfers/{transfer}/upload by any client of tus 1.0. Without `to` it can be uploaded at once, and messages " +
+			"can use its id in their media. A refusal does not show whether a block or a setting causes it.",
+		Errors: offer}, s.postTransfer)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/transfers", ID: "transfers.list", Tags: tags,
 		Summary:     "List the caller's transfers",
 		Description: "Sent and received transfers, newest first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getTransfers)
@@ -40,21 +43,28 @@ func (s *Service) Routes(a *web.API) {
 		Summary:     "Get a transfer",
 		Description: "Includes its progress.", Errors: []*errs.Error{ErrUnknown, ErrStore}}, s.getTransfer)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/transfers/{transfer}", ID: "transfers.cancel", Tags: tags,
-		Summary:     "Cancel a transfer",
-		Description: "Both users can cancel. The stored bytes are deleted, also those of a finished transfer; an unfinished transfer becomes failed. A file of messages cannot be cancelled: it is deleted when they are recalled.",
-		Errors:      []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteTransfer)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/accept", ID: "transfers.accept", Tags: tags, Status: http.StatusOK,
+		Summary: "Cancel a transfer",
+		Description: "Both users can cancel. The stored bytes are deleted, also those of a finished transfer; an unfinished transfer becomes " +
+			"failed. A file of messages cannot be cancelled: it is deleted when they are recalled.",
+		Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteTransfer)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/accept", ID: "transfers.accept", Tags: tags,
+		Status:  http.StatusOK,
 		Summary: "Accept an offered file", Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrEnded}, between...)}, s.postAccept)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/reject", ID: "transfers.reject", Tags: tags, Status: http.StatusOK,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/reject", ID: "transfers.reject", Tags: tags,
+		Status:  http.StatusOK,
 		Summary: "Reject an offered file", Errors: []*errs.Error{ErrUnknown, ErrNotYours, ErrEnded, ErrStore}}, s.postReject)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/link", ID: "transfers.link", Tags: tags, NoReplay: true, Status: http.StatusOK,
-		Summary:     "Get a link to a file",
-		Description: "The link is valid for some minutes and needs no token. To resume an interrupted download, get another link and send a Range.",
-		Errors:      []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrRefused, ErrYouBlock, social.ErrStore, ErrStore}}, s.postLink)
-	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit, Answer: octets,
-		Summary:     "Download a file by link",
-		Description: "The file is sent as octets and as an attachment. Only recordings of messages have their own type, and thumbnails are sent as images for display. The ETag is the SHA-256 of the file.",
-		Errors:      []*errs.Error{ErrLink, ErrGone, accounts.ErrStore, social.ErrStore, ErrStorage, ErrStore}}, s.getFile)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/link", ID: "transfers.link", Tags: tags, NoReplay: true,
+		Status:  http.StatusOK,
+		Summary: "Get a link to a file",
+		Description: "The link is valid for some minutes and needs no token. To resume an interrupted download, get another link and send a " +
+			"Range.",
+		Errors: []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrRefused, ErrYouBlock, social.ErrStore, ErrStore}}, s.postLink)
+	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit,
+		Answer:  octets,
+		Summary: "Download a file by link",
+		Description: "The file is sent as octets and as an attachment. Only recordings of messages have their own type, and thumbnails are " +
+			"sent as images for display. The ETag is the SHA-256 of the file.",
+		Errors: []*errs.Error{ErrLink, ErrGone, accounts.ErrStore, social.ErrStore, ErrStorage, ErrStore}}, s.getFile)
 	s.tusRoutes(a, tags, offer, between)
 }
 
@@ -78,7 +88,8 @@ func (s *Service) answer(t Transfer, err error) (*web.Body[api.Transfer], error)
 	return web.NewBody(t.wire(t.progress(t.Stored, s.chunk))), nil
 }
 
-func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *web.Body[api.TransferOffer]) (*web.Body[api.Transfer], error) {
+func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.TransferOffer]) (*web.Body[api.Transfer], error) {
 	var to accounts.ID
 	if in.Body.To != "" {
 		var err error
@@ -86,7 +97,8 @@ func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *
 			return nil, ids.ErrMalformed.On("body.to", "is not an identifier")
 		}
 	}
-	return s.answer(s.Offer(ctx, caller.User, Offer{ID: web.NewID[Transfer](ctx), To: to, Name: in.Body.Name, Media: in.Body.Type, Size: in.Body.Size, SHA256: in.Body.SHA256}))
+	return s.answer(s.Offer(ctx, caller.User, Offer{ID: web.NewID[Transfer](ctx), To: to, Name: in.Body.Name, Media: in.Body.Type,
+		Size: in.Body.Size, SHA256: in.Body.SHA256}))
 }
 
 func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *struct {
@@ -116,7 +128,8 @@ func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *t
 }
 
 // inTransfer handles a verb on one of the caller's transfers.
-func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *transferPath, verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*web.Body[api.Transfer], error) {
+func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *transferPath,
+	verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*web.Body[api.Transfer], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -175,8 +188,9 @@ func (s *Service) getFile(ctx context.Context, in *struct {
 		kind = "inline"
 	}
 	return &fileReply{
-		Type: cmp.Or(f.Type, octets), Disposition: disposition(kind, f.Name), Policy: "default-src 'none'; frame-ancestors 'none'; sandbox", Resource: "same-origin",
-		Cache: "private, no-store", ETag: `"` + f.Tag + `"`,
+		Type: cmp.Or(f.Type, octets), Disposition: disposition(kind, f.Name), Policy: "default-src 'none'; frame-ancestors 'none'; sandbox",
+		Resource: "same-origin",
+		Cache:    "private, no-store", ETag: `"` + f.Tag + `"`,
 		Serve: func(w http.ResponseWriter, r *http.Request) {
 			c := f.Content
 			defer c.Close()

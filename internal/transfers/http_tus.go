@@ -49,18 +49,26 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 	a.Raw("OPTIONS "+path, options)
 	a.Raw("OPTIONS /v1/uploads", options)
 	a.MethodOverride(path)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses, Replay: createdAgain,
-		Summary:     "Create an upload by tus",
-		Description: "Upload-Metadata has `filename` and optionally `to`, `filetype` and `sha256`, each in base64. The upload continues at Location. With `to`, the receiver must accept first: until then the response is 409, which clients of tus retry.",
-		Errors:      append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated,
+		Statuses: tusStatuses, Replay: createdAgain,
+		Summary: "Create an upload by tus",
+		Description: "Upload-Metadata has `filename` and optionally `to`, `filetype` and `sha256`, each in base64. The upload continues at " +
+			"Location. With `to`, the receiver must accept first: until then the response is 409, which clients of tus retry.",
+		Errors: append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: path, ID: "uploads.get", Tags: tags, Statuses: tusStatuses,
-		Summary:     "Get the offset of an upload",
-		Description: "Clients of tus send HEAD. Bytes before Upload-Offset are stored durably. A cancelled, rejected, failed or deleted upload returns 410.",
-		Errors:      []*errs.Error{ErrUnknown, ErrGone, ErrStore}}, s.getUpload)
-	web.Handle(a, web.Op{Method: http.MethodPatch, Path: path, ID: "uploads.append", Tags: tags, Status: http.StatusNoContent, Limit: pieceLimit, Statuses: tusStatuses,
-		Summary:     "Upload a part of a file",
-		Description: "Upload-Offset must be the current offset of the upload. Bytes that arrive before an interruption count. A node accepts two requests for a transfer at once; a third one ends the oldest. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64), all bytes of the request count or none: a mismatch returns 460. Clients that cannot send PATCH send POST with the header X-HTTP-Method-Override.",
-		Errors: append([]*errs.Error{ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
+		Summary: "Get the offset of an upload",
+		Description: "Clients of tus send HEAD. Bytes before Upload-Offset are stored durably. A cancelled, rejected, failed or deleted " +
+			"upload returns 410.",
+		Errors: []*errs.Error{ErrUnknown, ErrGone, ErrStore}}, s.getUpload)
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: path, ID: "uploads.append", Tags: tags, Status: http.StatusNoContent,
+		Limit: pieceLimit, Statuses: tusStatuses,
+		Summary: "Upload a part of a file",
+		Description: "Upload-Offset must be the current offset of the upload. Bytes that arrive before an interruption count. A node accepts " +
+			"two requests for a transfer at once; a third one ends the oldest. With Upload-Checksum (sha1, sha256 or md5, and the sum in " +
+			"base64), all bytes of the request count or none: a mismatch returns 460. Clients that cannot send PATCH send POST with the header " +
+			"X-HTTP-Method-Override.",
+		Errors: append([]*errs.Error{ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset, ErrTooLong, ErrSmall, ErrCut,
+			ErrTusOf, errVersion, ErrPiece, ErrSumFails,
 			ErrStorage, ErrFull}, between...)}, s.patchUpload)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: path, ID: "uploads.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Cancel a transfer by tus", Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteUpload)
@@ -121,7 +129,8 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 			return nil, ErrTusOf.On("header.Upload-Metadata", "has no user in to")
 		}
 	}
-	t, err := s.Offer(ctx, caller.User, Offer{ID: web.NewID[Transfer](ctx), To: to, Name: meta["filename"], Media: meta["filetype"], Size: size, SHA256: meta["sha256"]})
+	t, err := s.Offer(ctx, caller.User, Offer{ID: web.NewID[Transfer](ctx), To: to, Name: meta["filename"], Media: meta["filetype"],
+		Size: size, SHA256: meta["sha256"]})
 	if err != nil {
 		return nil, err
 	}

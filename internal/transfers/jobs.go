@@ -20,7 +20,8 @@ func (s *Service) Jobs() []worker.Job {
 			return err
 		}},
 	}
-	finish := worker.Job{Name: "transfers.finish", Every: 20 * time.Second, Singleton: true, Timeout: scanTurn + finishAfter, Run: s.finishWaiting}
+	finish := worker.Job{Name: "transfers.finish", Every: 20 * time.Second, Singleton: true, Timeout: scanTurn + finishAfter,
+		Run: s.finishWaiting}
 	if s.scanner != nil {
 		finish.Every, finish.Timeout = time.Second, finish.Timeout+s.cfg.ScanTime
 	}

@@ -80,7 +80,8 @@ func (s signer) mac(text string) string {
 const label = "file link"
 
 func (s signer) link(c claim) string {
-	text := c.id.String() + c.user.String() + fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(c.until.Unix(), 36)) + string(c.variant) + c.room + c.viewer
+	text := c.id.String() + c.user.String() + fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(c.until.Unix(), 36)) + string(c.variant) +
+		c.room + c.viewer
 	return text + s.mac(text)
 }
 

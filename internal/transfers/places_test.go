@@ -98,7 +98,8 @@ func TestAUserHasSoManyUploadsAtOnce(t *testing.T) {
 		w.must(err)
 		next := w.begin(data).ID
 		var refusal *errs.Error
-		if _, err := w.send(next, piece(data, 0)); !errors.Is(err, ErrBusy) || !errors.As(err, &refusal) || refusal.Kind != errs.TooMany || refusal.After <= 0 {
+		if _, err := w.send(next, piece(data, 0)); !errors.Is(err, ErrBusy) || !errors.As(err, &refusal) || refusal.Kind != errs.TooMany ||
+			refusal.After <= 0 {
 			t.Errorf("one more: %v", err)
 		}
 		other, err := w.Offer(t.Context(), w.users[1], Offer{Name: "x", Size: 5})

@@ -30,9 +30,11 @@ func recording(r io.ReadSeeker) (typ string, d time.Duration, err error) {
 	case bytes.HasPrefix(head, []byte("OggS")) && bytes.Contains(head, []byte("OpusHead")):
 		d, err := oggLength(r, head, size)
 		return "audio/ogg", d, err
-	case bytes.HasPrefix(head, []byte("\x1a\x45\xdf\xa3")) && bytes.Contains(head, []byte("webm")) && bytes.Contains(head, []byte("A_OPUS")) && !bytes.Contains(head, []byte("V_")):
+	case bytes.HasPrefix(head, []byte("\x1a\x45\xdf\xa3")) && bytes.Contains(head, []byte("webm")) && bytes.Contains(head, []byte("A_OPUS")) &&
+		!bytes.Contains(head, []byte("V_")):
 		return "audio/webm", 0, nil
-	case len(head) >= 12 && string(head[4:8]) == "ftyp" && (string(head[8:11]) == "M4A" || string(head[8:11]) == "mp4" || string(head[8:11]) == "iso"):
+	case len(head) >= 12 && string(head[4:8]) == "ftyp" &&
+		(string(head[8:11]) == "M4A" || string(head[8:11]) == "mp4" || string(head[8:11]) == "iso"):
 		d, audio, err := mp4Length(r, size)
 		if err != nil || !audio {
 			return "", 0, err

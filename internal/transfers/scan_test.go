@@ -28,7 +28,9 @@ import (
 func onReal(t testing.TB, settings Settings) *world {
 	t.Helper()
 	ahead := new(atomic.Int64)
-	db := sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	db := sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
 	w := newWorld(t, db, redistest.Open(t, "embedded"), ahead, t.TempDir(), settings)
 	w.join(3)
 	w.befriend(0, 1)
@@ -119,7 +121,8 @@ func TestScan_ErrorOmitsAddress(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
 	s := newScanner(away.URL + "/?key=hidden")
-	if _, err := s.scan(t.Context(), &Transfer{}, http.NoBody); err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "dial") {
+	if _, err := s.scan(t.Context(), &Transfer{}, http.NoBody); err == nil || strings.Contains(err.Error(), "hidden") ||
+		!strings.Contains(err.Error(), "dial") {
 		t.Errorf("it is said: %v", err)
 	}
 }

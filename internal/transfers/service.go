@@ -99,8 +99,11 @@ type Service struct {
 func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
-	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
-		signer: cfg.Secret, previous: cfg.Previous, inRoom: cfg.MaySubscribe, cfg: cfg.Settings, log: cfg.Log, limiter: progressLimiter{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, byUser: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
+	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus,
+		people: cfg.People, relations: cfg.Relations,
+		signer: cfg.Secret, previous: cfg.Previous, inRoom: cfg.MaySubscribe, cfg: cfg.Settings, log: cfg.Log,
+		limiter: progressLimiter{at: map[ID]time.Time{}}, again: map[ID]again{},
+		places: places{most: cfg.Open, byUser: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
 		studio: cfg.Studio, decoding: newDecoding()}
 	s.scanner = newScanner(cfg.Scan)
 	if s.studio == nil {
@@ -365,7 +368,8 @@ func (s *Service) change(ctx context.Context, user accounts.ID, id ID, decide fu
 }
 
 // decided is the SQL part of change. It returns the parts that no longer count. It returns errSame if nothing changes.
-func (s *Service) decided(ctx context.Context, user accounts.ID, id ID, decide func(t *Transfer, now time.Time) error) (_ Transfer, gone []string, err error) {
+func (s *Service) decided(ctx context.Context, user accounts.ID, id ID,
+	decide func(t *Transfer, now time.Time) error) (_ Transfer, gone []string, err error) {
 	t, gone, err := s.sql.change(ctx, id, func(t *Transfer, now time.Time) error {
 		if !t.has(user) {
 			return ErrUnknown

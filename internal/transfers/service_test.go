@@ -42,7 +42,8 @@ func TestTransfer_FromOfferToDownload(t *testing.T) {
 		if err != nil || done.Status != Done || done.Stored != done.Size || done.SHA256 != sumOf(data) {
 			t.Fatalf("got %+v, %v", done, err)
 		}
-		if again, err := w.send(offered.ID, Piece{Offset: done.Size, Length: 0, Body: strings.NewReader("")}); err != nil || again.Status != Done {
+		if again, err := w.send(offered.ID, Piece{Offset: done.Size, Length: 0, Body: strings.NewReader("")}); err != nil ||
+			again.Status != Done {
 			t.Errorf("the last piece again: %+v, %v", again, err)
 		}
 		if !bytes.Equal(w.fetched(offered.ID), data) {
@@ -309,7 +310,8 @@ func TestUpload_FailedStorageLeavesNothing(t *testing.T) {
 		if !errors.Is(err, ErrCut) {
 			t.Fatal(err)
 		}
-		for _, tc := range []struct{ fault, want error }{{syscall.ENOSPC, ErrFull}, {&osError{syscall.EDQUOT}, ErrFull}, {errors.New("gone"), ErrStorage}} {
+		for _, tc := range []struct{ fault, want error }{{syscall.ENOSPC, ErrFull}, {&osError{syscall.EDQUOT}, ErrFull},
+			{errors.New("gone"), ErrStorage}} {
 			w.storage.set(tc.fault, nil)
 			got, err := w.send(id, piece(data, testChunk))
 			if !errors.Is(err, tc.want) || got.Stored != testChunk {
@@ -363,7 +365,8 @@ func TestOffer_Permissions(t *testing.T) {
 				if err := offer(2, 0); from == "friends" && !errors.Is(err, ErrRefused) || from == "everybody" && err != nil {
 					t.Errorf("a stranger: %v", err)
 				}
-				if _, err := w.Offer(t.Context(), w.users[0], Offer{To: ids.New[accounts.User](), Name: "x", Size: 1}); !errors.Is(err, accounts.ErrNoUser) {
+				if _, err := w.Offer(t.Context(), w.users[0], Offer{To: ids.New[accounts.User](), Name: "x", Size: 1}); !errors.Is(err,
+					accounts.ErrNoUser) {
 					t.Errorf("to nobody: %v", err)
 				}
 				data := random(10)
@@ -561,7 +564,8 @@ func TestBothSidesCanEndATransfer(t *testing.T) {
 				t.Errorf("uploaded after the end: %v", err)
 			}
 		}
-		for what, verb := range map[string]func(context.Context, accounts.ID, ID) (Transfer, error){"accept": w.Accept, "reject": w.Reject, "cancel": w.Cancel} {
+		for what, verb := range map[string]func(context.Context, accounts.ID, ID) (Transfer, error){"accept": w.Accept, "reject": w.Reject,
+			"cancel": w.Cancel} {
 			if _, err := verb(t.Context(), w.users[2], rejected.ID); !errors.Is(err, ErrUnknown) {
 				t.Errorf("a stranger can %s: %v", what, err)
 			}
@@ -606,7 +610,8 @@ func TestNothingIsLeftOfAnErasedUser(t *testing.T) {
 		eventually.True(t, "the other side to be told", func() bool { return slices.Contains(friend.statuses(), api.TransferFailed) })
 		w.must(w.Erase(t.Context(), w.users[0]))
 		var left int
-		w.must(w.db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM transfers) + (SELECT COUNT(*) FROM transfer_parts) + (SELECT COUNT(*) FROM transfer_quotas WHERE user_id <> ?)", w.users[2]).Scan(&left))
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM transfers) + (SELECT COUNT(*) FROM transfer_parts) + (SELECT "+
+			"COUNT(*) FROM transfer_quotas WHERE user_id <> ?)", w.users[2]).Scan(&left))
 		if left != 0 {
 			t.Errorf("%d rows are left", left)
 		}
@@ -663,15 +668,18 @@ func TestProgress_WorksWithoutRedis(t *testing.T) {
 		w.must(err)
 		bubble.Sleep(time.Second)
 		other := w.neighbour()
-		if got, received, err := other.Get(t.Context(), w.users[1], id); err != nil || got.Stored != testChunk || received != testChunk+testChunk/2 {
+		if got, received, err := other.Get(t.Context(), w.users[1], id); err != nil || got.Stored != testChunk ||
+			received != testChunk+testChunk/2 {
 			t.Errorf("another node knows of %d stored and %d received, %v", got.Stored, received, err)
 		}
 		found, err := progressKeys.At(id).All(t.Context(), w.redis)
 		w.must(err)
-		if want := map[string]string{"status": "1", "stored": "4096", "received": "6144", "percent": "37", "chunk": "2", "chunks": "4"}; fmt.Sprint(found) != fmt.Sprint(want) {
+		if want := map[string]string{"status": "1", "stored": "4096", "received": "6144", "percent": "37", "chunk": "2",
+			"chunks": "4"}; fmt.Sprint(found) != fmt.Sprint(want) {
 			t.Errorf("Redis has %v, want %v", found, want)
 		}
-		for _, old := range []Transfer{{ID: id, Size: 10, Status: Transferring, Stored: 0}, {ID: id, Size: 10, Status: Pending, Stored: testChunk}} {
+		for _, old := range []Transfer{{ID: id, Size: 10, Status: Transferring, Stored: 0},
+			{ID: id, Size: 10, Status: Pending, Stored: testChunk}} {
 			w.must(w.Service.redis.storeProgress(t.Context(), &old, old.progress(0, testChunk)))
 			if now, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || fmt.Sprint(now) != fmt.Sprint(found) {
 				t.Errorf("an older one replaced it: %v, %v", now, err)

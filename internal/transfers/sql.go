@@ -29,7 +29,8 @@ const columns = "id, sender, receiver, name, media, size, sha256, status, reason
 
 func scan(r interface{ Scan(dest ...any) error }) (t Transfer, err error) {
 	var content, created, updated, expires int64
-	err = r.Scan(&t.ID, &t.From, &t.To, &t.Name, &t.Media, &t.Size, &t.SHA256, &t.Status, &t.Reason, &t.Stored, &t.state, &content, &created, &updated, &expires)
+	err = r.Scan(&t.ID, &t.From, &t.To, &t.Name, &t.Media, &t.Size, &t.SHA256, &t.Status, &t.Reason, &t.Stored, &t.state, &content, &created,
+		&updated, &expires)
 	t.Content, t.Created, t.Updated, t.Expires = content != 0, sqldb.Time(created), sqldb.Time(updated), sqldb.Time(expires)
 	return t, err
 }
@@ -68,7 +69,8 @@ const countOpen = "SELECT COUNT(*) FROM transfers WHERE sender = ? AND status IN
 // returns ErrUnknown if another user's transfer has the id.
 func (s *sqlStore) insert(ctx context.Context, t *Transfer, cfg Settings) (made bool, err error) {
 	offer := *t
-	put := s.db.Dialect().Compile(sqldb.Upsert{Table: "transfer_quotas", Columns: []string{"user_id", "day", "files", "bytes"}, Key: []string{"user_id", "day"},
+	put := s.db.Dialect().Compile(sqldb.Upsert{Table: "transfer_quotas", Columns: []string{"user_id", "day", "files", "bytes"},
+		Key: []string{"user_id", "day"},
 		Set: []string{"files = files + {new.files}", "bytes = bytes + {new.bytes}"}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		*t = offer // a transaction may run more than once
@@ -76,8 +78,10 @@ func (s *sqlStore) insert(ctx context.Context, t *Transfer, cfg Settings) (made 
 		if t.Status == Transferring {
 			t.Expires = tx.Now().Add(cfg.IdleFor)
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", // first, so that two tries conflict here
-			t.ID, t.From, t.To, t.Name, t.Media, t.Size, t.SHA256, t.Status, t.Reason, 0, []byte{}, 0, t.Created.UnixMilli(), t.Updated.UnixMilli(), t.Expires.UnixMilli())
+		// first, so that two tries conflict here
+		_, err = tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			t.ID, t.From, t.To, t.Name, t.Media, t.Size, t.SHA256, t.Status, t.Reason, 0, []byte{}, 0, t.Created.UnixMilli(), t.Updated.UnixMilli(),
+			t.Expires.UnixMilli())
 		if made = sqldb.IsDuplicate(err); made {
 			if *t, err = s.one(ctx, tx, offer.ID, tx.Dialect().ForUpdate()); err == nil && t.From != offer.From {
 				err = ErrUnknown
@@ -92,7 +96,8 @@ func (s *sqlStore) insert(ctx context.Context, t *Transfer, cfg Settings) (made 
 			return err
 		}
 		var files, bytes, open int64
-		if err := tx.QueryRowContext(ctx, "SELECT files, bytes FROM transfer_quotas WHERE user_id = ? AND day = ?", t.From, dayOf(tx.Now())).Scan(&files, &bytes); err != nil {
+		if err := tx.QueryRowContext(ctx, "SELECT files, bytes FROM transfer_quotas WHERE user_id = ? AND day = ?", t.From,
+			dayOf(tx.Now())).Scan(&files, &bytes); err != nil {
 			return err
 		}
 		if files > int64(cfg.DayFiles) || bytes > cfg.DayBytes {
@@ -115,7 +120,8 @@ func dayOf(at time.Time) int64 { return at.Unix() / (24 * 60 * 60) }
 // change lets decide update a transfer. It returns the transfer and the parts to delete, if the transfer no longer has
 // content. A transfer that ends returns the unused part of its size to its day's quota. Errors of decide are returned
 // unchanged.
-func (s *sqlStore) change(ctx context.Context, id ID, decide func(t *Transfer, now time.Time) error) (t Transfer, gone []string, err error) {
+func (s *sqlStore) change(ctx context.Context, id ID,
+	decide func(t *Transfer, now time.Time) error) (t Transfer, gone []string, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
 		if t, err = s.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
@@ -137,7 +143,8 @@ func (s *sqlStore) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer)
 	if t.state == nil {
 		t.state = []byte{}
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE transfers SET sha256 = ?, status = ?, reason = ?, bytes = ?, state = ?, content = ?, updated = ?, expires = ? WHERE id = ?",
+	if _, err := tx.ExecContext(ctx, "UPDATE transfers SET sha256 = ?, status = ?, reason = ?, bytes = ?, state = ?, content = ?, updated "+
+		"= ?, expires = ? WHERE id = ?",
 		t.SHA256, t.Status, t.Reason, t.Stored, t.state, sqldb.Bit(t.Content), t.Updated.UnixMilli(), t.Expires.UnixMilli(), t.ID); err != nil {
 		return nil, err
 	}
@@ -163,7 +170,8 @@ func (s *sqlStore) refundQuota(ctx context.Context, tx *sqldb.Tx, t *Transfer) e
 	if unused <= 0 {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE transfer_quotas SET bytes = bytes - ? WHERE user_id = ? AND day = ?", unused, t.From, dayOf(t.Created))
+	_, err := tx.ExecContext(ctx, "UPDATE transfer_quotas SET bytes = bytes - ? WHERE user_id = ? AND day = ?", unused, t.From,
+		dayOf(t.Created))
 	return err
 }
 
@@ -189,7 +197,8 @@ func (s *sqlStore) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []
 
 // commit makes consecutive parts count that begin where the transfer ends, and lets decide update the transfer. It
 // returns ErrOffset if the transfer has another number of stored bytes, and ErrEnded if it is not being uploaded.
-func (s *sqlStore) commit(ctx context.Context, id ID, parts []part, decide func(t *Transfer, now time.Time)) (t Transfer, gone []string, err error) {
+func (s *sqlStore) commit(ctx context.Context, id ID, parts []part,
+	decide func(t *Transfer, now time.Time)) (t Transfer, gone []string, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
 		if t, err = s.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
@@ -206,7 +215,8 @@ func (s *sqlStore) commit(ctx context.Context, id ID, parts []part, decide func(
 			args = append(args, id, p.start, p.size, p.name)
 			t.Stored += p.size
 		}
-		if _, err = tx.ExecContext(ctx, "INSERT INTO transfer_parts (transfer, start, size, name) VALUES "+sqldb.Tuples(4, len(parts)), args...); err != nil {
+		if _, err = tx.ExecContext(ctx, "INSERT INTO transfer_parts (transfer, start, size, name) VALUES "+sqldb.Tuples(4, len(parts)),
+			args...); err != nil {
 			return err
 		}
 		before := t
@@ -221,8 +231,10 @@ func (s *sqlStore) commit(ctx context.Context, id ID, parts []part, decide func(
 // A user may have many files of messages, which never expire. So the query finds the user's other transfers by their
 // expiry. The plus keeps SQLite from the index that has the order, but includes all files of messages.
 const (
-	listSent     = "SELECT " + columns + " FROM transfers WHERE sender = ? AND expires < ? AND (+created < ? OR +created = ? AND id < ?) ORDER BY +created DESC, id DESC LIMIT ?"
-	listReceived = "SELECT " + columns + " FROM transfers WHERE receiver = ? AND expires < ? AND (created < ? OR created = ? AND id < ?) ORDER BY created DESC, id DESC LIMIT ?"
+	listSent = "SELECT " + columns + " FROM transfers WHERE sender = ? AND expires < ? AND (+created < ? OR +created = ? AND id < ?) " +
+		"ORDER BY +created DESC, id DESC LIMIT ?"
+	listReceived = "SELECT " + columns + " FROM transfers WHERE receiver = ? AND expires < ? AND (created < ? OR created = ? AND id < ?) " +
+		"ORDER BY created DESC, id DESC LIMIT ?"
 )
 
 // list returns transfers of a user before a place, newest first. Files that messages have are excluded.
@@ -252,7 +264,9 @@ func (s *sqlStore) due(ctx context.Context, now time.Time, n int) ([]Transfer, e
 // waiting returns completely stored transfers to finish, after a given transfer, that were last updated before a time.
 func (s *sqlStore) waiting(ctx context.Context, before time.Time, after Transfer, n int) ([]Transfer, error) {
 	at := after.Updated.UnixMilli()
-	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? AND (updated > ? OR updated = ? AND id > ?) ORDER BY updated, id LIMIT ?",
+	return collect(s.db.QueryContext(ctx, "SELECT "+columns+
+		" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? AND (updated > ? OR updated = ? AND id > ?) ORDER BY updated, id "+
+		"LIMIT ?",
 		Transferring, before.UnixMilli(), at, at, after.ID, n))
 }
 
@@ -300,7 +314,8 @@ func (s *sqlStore) forgetOldQuotas(ctx context.Context, before int64, n int) (in
 
 // counted returns which of the named parts of some transfers count.
 func (s *sqlStore) counted(ctx context.Context, ids []ID, names []string) (map[string]bool, error) {
-	found, err := s.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?) UNION ALL SELECT name FROM transfer_thumbnails WHERE transfer IN (?) AND name IN (?)",
+	found, err := s.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?) UNION ALL SELECT name FROM "+
+		"transfer_thumbnails WHERE transfer IN (?) AND name IN (?)",
 		bun.List(ids), bun.List(names), bun.List(ids), bun.List(names))
 	all, err := sqldb.Column[string](found, err)
 	set := make(map[string]bool, len(all))

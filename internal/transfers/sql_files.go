@@ -14,7 +14,8 @@ import (
 // insertDescription stores the description of an upload.
 func (s *sqlStore) insertDescription(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
 	l := t.description
-	if _, err := tx.ExecContext(ctx, "INSERT INTO transfer_looks (transfer, type, width, height, duration) VALUES (?, ?, ?, ?, ?)", t.ID, l.Type, l.Width, l.Height, l.Duration.Milliseconds()); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO transfer_looks (transfer, type, width, height, duration) VALUES (?, ?, ?, ?, ?)", t.ID,
+		l.Type, l.Width, l.Height, l.Duration.Milliseconds()); err != nil {
 		return err
 	}
 	if len(l.Thumbnails) == 0 {
@@ -24,7 +25,8 @@ func (s *sqlStore) insertDescription(ctx context.Context, tx *sqldb.Tx, t *Trans
 	for _, th := range l.Thumbnails {
 		args = append(args, t.ID, th.Side, th.Width, th.Height, th.Type, th.size, th.name)
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO transfer_thumbnails (transfer, side, width, height, type, size, name) VALUES "+sqldb.Tuples(7, len(l.Thumbnails)), args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO transfer_thumbnails (transfer, side, width, height, type, size, name) VALUES "+
+		sqldb.Tuples(7, len(l.Thumbnails)), args...)
 	return err
 }
 
@@ -34,7 +36,8 @@ func (s *sqlStore) descriptions(ctx context.Context, q sqldb.Querier, list []ID)
 	for _, id := range list {
 		all[id] = &Description{}
 	}
-	found, err := q.QueryContext(ctx, "SELECT transfer, type, width, height, duration FROM transfer_looks WHERE transfer IN (?)", bun.List(list))
+	found, err := q.QueryContext(ctx, "SELECT transfer, type, width, height, duration FROM transfer_looks WHERE transfer IN (?)",
+		bun.List(list))
 	if err := sqldb.Each(found, err, func(rows *sql.Rows) error {
 		var id ID
 		var l Description
@@ -46,7 +49,8 @@ func (s *sqlStore) descriptions(ctx context.Context, q sqldb.Querier, list []ID)
 	}); err != nil {
 		return nil, err
 	}
-	found, err = q.QueryContext(ctx, "SELECT transfer, side, width, height, type, size, name FROM transfer_thumbnails WHERE transfer IN (?) ORDER BY transfer, side DESC", bun.List(list))
+	found, err = q.QueryContext(ctx, "SELECT transfer, side, width, height, type, size, name FROM transfer_thumbnails WHERE transfer IN "+
+		"(?) ORDER BY transfer, side DESC", bun.List(list))
 	return all, sqldb.Each(found, err, func(rows *sql.Rows) error {
 		var id ID
 		var th Thumbnail
@@ -59,7 +63,8 @@ func (s *sqlStore) descriptions(ctx context.Context, q sqldb.Querier, list []ID)
 // lockFiles returns those of some uploads that are complete and exist, and locks them until tx ends, in the order of
 // their ids.
 func (s *sqlStore) lockFiles(ctx context.Context, tx *sqldb.Tx, list []ID) ([]Transfer, error) {
-	return collect(tx.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE id IN (?) AND receiver = '' AND status = ? AND content = 1 AND expires > ? ORDER BY id"+tx.Dialect().ForUpdate(),
+	return collect(tx.QueryContext(ctx, "SELECT "+columns+
+		" FROM transfers WHERE id IN (?) AND receiver = '' AND status = ? AND content = 1 AND expires > ? ORDER BY id"+tx.Dialect().ForUpdate(),
 		bun.List(list), Done, tx.Now().UnixMilli()))
 }
 
@@ -71,12 +76,14 @@ func (s *sqlStore) expireAt(ctx context.Context, tx *sqldb.Tx, list []ID, at tim
 
 // disown removes the sender from files that messages have.
 func (s *sqlStore) disown(ctx context.Context, user accounts.ID) error {
-	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET sender = '' WHERE sender = ? AND receiver = '' AND expires = ?", user, never.UnixMilli())
+	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET sender = '' WHERE sender = ? AND receiver = '' AND expires = ?", user,
+		never.UnixMilli())
 	return err
 }
 
 // extendUnused extends the expiry of a complete upload without messages.
 func (s *sqlStore) extendUnused(ctx context.Context, id ID, keep time.Duration) error {
-	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id = ? AND status = ? AND expires <> ?", s.db.Now().Add(keep).UnixMilli(), id, Done, never.UnixMilli())
+	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id = ? AND status = ? AND expires <> ?",
+		s.db.Now().Add(keep).UnixMilli(), id, Done, never.UnixMilli())
 	return err
 }

@@ -60,11 +60,13 @@ func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
 			}
 			args = append(args, ids.New[accounts.User](), day, 1, 1)
 		}
-		_, err := w.db.ExecContext(t.Context(), "INSERT INTO transfer_quotas (user_id, day, files, bytes) VALUES "+sqldb.Tuples(4, old+fresh), args...)
+		_, err := w.db.ExecContext(t.Context(), "INSERT INTO transfer_quotas (user_id, day, files, bytes) VALUES "+sqldb.Tuples(4, old+fresh),
+			args...)
 		w.must(err)
 		w.must(w.expire(t.Context()))
 		var all, kept int
-		w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), COALESCE(SUM(CASE WHEN day >= ? THEN 1 ELSE 0 END), 0) FROM transfer_quotas", today-1).Scan(&all, &kept))
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), COALESCE(SUM(CASE WHEN day >= ? THEN 1 ELSE 0 END), 0) FROM transfer_quotas",
+			today-1).Scan(&all, &kept))
 		if all != fresh || kept != fresh {
 			t.Errorf("%d are kept, %d of them of today and yesterday; want these %d", all, kept, fresh)
 		}
@@ -76,7 +78,8 @@ func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
 	for range many {
 		args = append(args, ids.New[accounts.User](), 100, 1, 1)
 	}
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO transfer_quotas (user_id, day, files, bytes) VALUES "+sqldb.Tuples(4, many), args...); err != nil {
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO transfer_quotas (user_id, day, files, bytes) VALUES "+sqldb.Tuples(4, many),
+		args...); err != nil {
 		t.Fatal(err)
 	}
 	analyze(t, db, "transfer_quotas")

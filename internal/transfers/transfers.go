@@ -123,7 +123,8 @@ var (
 	ErrRefused  = errs.New(errs.Forbidden, "transfer.refused", "This user does not accept files from you.")
 	ErrYouBlock = errs.New(errs.Forbidden, "transfer.you_block", "You block this user.")
 	ErrQuota    = errs.New(errs.TooMany, "transfer.quota", "You have reached today's limit for files. Try again tomorrow.").Retry(time.Hour)
-	ErrOpen     = errs.New(errs.TooMany, "transfer.open", "Too many of your transfers are not finished. Finish or cancel some.").Retry(time.Minute)
+	ErrOpen     = errs.New(errs.TooMany, "transfer.open",
+		"Too many of your transfers are not finished. Finish or cancel some.").Retry(time.Minute)
 	ErrBusy     = errs.New(errs.TooMany, "transfer.busy", "Too many uploads are running. Resume when one has ended.").Retry(10 * time.Second)
 	ErrNotYours = errs.New(errs.Forbidden, "transfer.not_yours", "Only the other side of this transfer can do that.")
 	ErrEnded    = errs.New(errs.Conflict, "transfer.ended", "The transfer has already ended or reached this state.")
@@ -140,9 +141,11 @@ var (
 	ErrGone     = errs.New(errs.NotFound, "transfer.gone", "The file no longer exists.")
 	ErrLink     = errs.New(errs.NotFound, "transfer.link", "The link is invalid or expired. Get a new one.")
 	ErrCursor   = errs.New(errs.Invalid, "transfer.cursor", "This cursor was not given by this list.")
-	ErrStore    = errs.New(errs.Unavailable, "transfer.store_away", "Transfers cannot be reached right now. Please try again.").Retry(2 * time.Second)
-	ErrStorage  = errs.New(errs.Unavailable, "transfer.storage_away", "The storage of files cannot be reached right now. Please try again.").Retry(5 * time.Second)
-	ErrFull     = errs.New(errs.Unavailable, "transfer.storage_full", "The storage of files is full. Please try again later.").Retry(time.Minute)
+	ErrStore    = errs.New(errs.Unavailable, "transfer.store_away",
+		"Transfers cannot be reached right now. Please try again.").Retry(2 * time.Second)
+	ErrStorage = errs.New(errs.Unavailable, "transfer.storage_away",
+		"The storage of files cannot be reached right now. Please try again.").Retry(5 * time.Second)
+	ErrFull = errs.New(errs.Unavailable, "transfer.storage_full", "The storage of files is full. Please try again later.").Retry(time.Minute)
 )
 
 // Settings are the operator's settings.
@@ -321,7 +324,8 @@ func (t *Transfer) progress(received, chunk int64) progress {
 }
 
 func (t *Transfer) wire(p progress) api.Transfer {
-	return api.Transfer{ID: t.ID.String(), From: t.From.String(), To: t.To.String(), Name: t.Name, Type: t.Media, Size: t.Size, SHA256: t.SHA256,
+	return api.Transfer{ID: t.ID.String(), From: t.From.String(), To: t.To.String(), Name: t.Name, Type: t.Media, Size: t.Size,
+		SHA256: t.SHA256,
 		Status: t.Status.String(), Reason: t.Reason, Received: p.received, Percent: p.percent, Chunk: p.chunk, Chunks: p.chunks,
 		Available: t.Status == Done && t.Content, Created: api.At(t.Created), Updated: api.At(t.Updated), Expires: api.At(t.Expires)}
 }

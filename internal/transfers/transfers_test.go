@@ -54,7 +54,8 @@ func FuzzNames(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got == "" || len(got) > maxName || !utf8.ValidString(got) || strings.ContainsAny(got, `/\<>:"|?*`) || strings.HasPrefix(got, ".") || strings.ContainsFunc(got, unicode.IsControl) {
+		if got == "" || len(got) > maxName || !utf8.ValidString(got) || strings.ContainsAny(got, `/\<>:"|?*`) || strings.HasPrefix(got, ".") ||
+			strings.ContainsFunc(got, unicode.IsControl) {
 			t.Errorf("%q became %q", name, got)
 		}
 		if again, err := cleanName(got); err != nil || again != got {
@@ -117,7 +118,8 @@ func TestLink_ValidForFileUserAndTime(t *testing.T) {
 			}
 		}
 		w.previous = elsewhere // while the secret is rotated
-		for what, link := range map[string]string{"secret": good, "previous secret": elsewhere.link(claim{id: id, variant: whole, user: w.users[1], until: until.Time})} {
+		for what, link := range map[string]string{"secret": good,
+			"previous secret": elsewhere.link(claim{id: id, variant: whole, user: w.users[1], until: until.Time})} {
 			if err := fetch(w, link); err != nil {
 				t.Errorf("a link of the %s: %v", what, err)
 			}
@@ -153,7 +155,8 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	if _, _, ok := parsePart(newPart(ids.New[Transfer](), 77, time.Now()).name); !ok {
 		t.Error("a part's name cannot be read")
 	}
-	for _, name := range []string{"", "x", "a/b", ids.New[accounts.User]().String() + "/1-2", ids.New[accounts.User]().String() + "/1-*-2", "lost+found/1-2-3"} {
+	for _, name := range []string{"", "x", "a/b", ids.New[accounts.User]().String() + "/1-2", ids.New[accounts.User]().String() + "/1-*-2",
+		"lost+found/1-2-3"} {
 		if _, _, ok := parsePart(name); ok {
 			t.Errorf("%q is taken for a part", name)
 		}

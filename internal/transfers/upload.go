@@ -102,7 +102,8 @@ func (s *Service) receive(ctx context.Context, user accounts.ID, id ID, in Piece
 	if err != nil {
 		return t, asKind(err)
 	}
-	u := &upload{s: s, id: id, size: t.Size, t: t, at: t.Stored, sum: sha256.New(), piece: in, short: count - t.Stored/s.chunk, began: s.sql.db.Now()}
+	u := &upload{s: s, id: id, size: t.Size, t: t, at: t.Stored, sum: sha256.New(), piece: in, short: count - t.Stored/s.chunk,
+		began: s.sql.db.Now()}
 	u.received.Store(t.Stored)
 	u.stored.Store(t.Stored)
 	if len(t.state) > 0 {

@@ -144,7 +144,8 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, di
 		budget = 0
 	}
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
-	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus,
+		Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,8 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, di
 		t.Fatal(err)
 	}
 	kept := &harmed{Storage: files}
-	s, err := New(Config{DB: db, Redis: rdb, Bus: bus, People: people, Relations: friends, Secret: []byte("a secret of the test, 32 bytes up"), Storage: kept, Log: log, Settings: settings})
+	s, err := New(Config{DB: db, Redis: rdb, Bus: bus, People: people, Relations: friends, Secret: []byte("a secret of the test, 32 bytes up"),
+		Storage: kept, Log: log, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +204,9 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 func inBubble(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	bubble.Test(t, func(t *testing.T) {
 		ahead := new(atomic.Int64)
-		db := sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+		db := sqldbtest.Engine{Name: "sqlite"}.Open(t, func(c *sqldb.Config) {
+			c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		})
 		w := newWorld(t, db, redistest.Open(t, "embedded"), ahead, t.TempDir(), settings)
 		w.join(3)
 		w.befriend(0, 1)
@@ -262,7 +266,8 @@ func sumOf(b []byte) string {
 // offer offers a file from the first user to the second.
 func (w *world) offer(data []byte) Transfer {
 	w.t.Helper()
-	t, err := w.Offer(w.t.Context(), w.users[0], Offer{To: w.users[1], Name: "a file.bin", Media: "image/png", Size: int64(len(data)), SHA256: sumOf(data)})
+	t, err := w.Offer(w.t.Context(), w.users[0], Offer{To: w.users[1], Name: "a file.bin", Media: "image/png", Size: int64(len(data)),
+		SHA256: sumOf(data)})
 	w.must(err)
 	return t
 }
@@ -351,11 +356,12 @@ type heard struct {
 
 func (w *world) listen(user int) *heard {
 	h := &heard{}
-	_, leave := w.bus.Listen(w.t.Context(), w.users[user].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.all, h.at = append(h.all, api.Event{Type: e.Type, Data: e.Data}), append(h.at, time.Now())
-	}})
+	_, leave := w.bus.Listen(w.t.Context(), w.users[user].String(),
+		&events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.all, h.at = append(h.all, api.Event{Type: e.Type, Data: e.Data}), append(h.at, time.Now())
+		}})
 	w.t.Cleanup(leave)
 	return h
 }

@@ -34,7 +34,9 @@ func newPoster(sign *standardwebhooks.Webhook, dial func(ctx context.Context, ne
 	if dial != nil {
 		t.DialContext, t.DialTLSContext = dial, nil
 	}
-	return &poster{sign, &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &poster{sign, &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}}
 }
 
 var (
@@ -76,7 +78,8 @@ func (p *poster) send(ctx context.Context, url string, e envelope) ([]byte, erro
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxVerdict+1))
 	switch status := resp.StatusCode; {
-	case status == http.StatusTooManyRequests, status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
+	case status == http.StatusTooManyRequests, status == http.StatusBadGateway, status == http.StatusServiceUnavailable,
+		status == http.StatusGatewayTimeout:
 		return nil, fmt.Errorf("%w: %w", errUnreachable, errStatus(status))
 	case status < 200 || status > 299:
 		return nil, errStatus(status)

@@ -61,7 +61,8 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg.Settings, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	n := cfg.Before.Concurrency
-	s.queue = fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerUser * n, Wait: cfg.Before.queueWait(), Full: ErrUnavailable})
+	s.queue = fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerUser * n,
+		Wait: cfg.Before.queueWait(), Full: ErrUnavailable})
 	s.breaker = gobreaker.NewCircuitBreaker[api.HookVerdict](gobreaker.Settings{
 		Timeout:     breakFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakAfter },
@@ -147,7 +148,8 @@ func (s *Service) HasBefore(event string) bool {
 // rules allow. check, if it is not nil, returns an error of the kind errs.Invalid if the content of a verdict cannot be
 // stored; then Before returns ErrRefused, because the user determines the content that the backend replaces. It returns
 // ErrUnavailable if the backend is unavailable and the policy refuses, or if the question got no place in time.
-func (s *Service) Before(ctx context.Context, event, asker string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
+func (s *Service) Before(ctx context.Context, event, asker string, data any,
+	check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
 	if !s.HasBefore(event) {
 		return api.HookVerdict{}, nil
 	}
@@ -167,7 +169,8 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 	v, err := s.breaker.Execute(func() (api.HookVerdict, error) {
 		within, cancel := context.WithTimeout(ctx, s.cfg.Before.Timeout)
 		defer cancel()
-		v, err := s.poster.verdict(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
+		v, err := s.poster.verdict(within, s.cfg.Before.URL,
+			envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", errCallerLeft, ctx.Err())
 		}

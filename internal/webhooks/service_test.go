@@ -16,7 +16,8 @@ import (
 
 func TestBefore_EndsWithinItsLongestTime(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		cfg := Settings{Secret: "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)), Before: Before{URL: "http://app.example.org", Timeout: 10 * time.Second, Concurrency: 1}}
+		cfg := Settings{Secret: "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+			Before: Before{URL: "http://app.example.org", Timeout: 10 * time.Second, Concurrency: 1}}
 		s, err := New(Config{Settings: cfg, Log: slog.New(slog.DiscardHandler), Dial: func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, theirs) }() // never answers

@@ -68,19 +68,25 @@ func (c Settings) Validate() error {
 	faults := []error{
 		config.Refuse(!isAddress(c.After.URL), "after.url", "want a URL such as https://app.example.org/hooks"),
 		config.Refuse(!isAddress(c.Before.URL), "before.url", "want a URL such as https://app.example.org/hooks"),
-		config.Refuse(c.After.Timeout < time.Millisecond || c.After.Timeout > 30*time.Second, "after.timeout", "%s is not between 1ms and 30s", c.After.Timeout),
-		config.Refuse(c.Before.Timeout < time.Millisecond || c.Before.Timeout > 10*time.Second, "before.timeout", "%s is not between 1ms and 10s", c.Before.Timeout),
-		config.Refuse(c.Before.Concurrency < 1 || c.Before.Concurrency > 10_000, "before.concurrency", "%d is not between 1 and 10000", c.Before.Concurrency),
+		config.Refuse(c.After.Timeout < time.Millisecond || c.After.Timeout > 30*time.Second, "after.timeout", "%s is not between 1ms and 30s",
+			c.After.Timeout),
+		config.Refuse(c.Before.Timeout < time.Millisecond || c.Before.Timeout > 10*time.Second, "before.timeout", "%s is not between 1ms and 10s",
+			c.Before.Timeout),
+		config.Refuse(c.Before.Concurrency < 1 || c.Before.Concurrency > 10_000, "before.concurrency", "%d is not between 1 and 10000",
+			c.Before.Concurrency),
 	}
 	for _, e := range c.After.Events {
-		faults = append(faults, config.Refuse(!isEvent(e) || strings.HasPrefix(e, beforePrefix), "after.events", "%q is no event: see docs/integration.md", e))
+		faults = append(faults, config.Refuse(!isEvent(e) || strings.HasPrefix(e, beforePrefix), "after.events",
+			"%q is no event: see docs/integration.md", e))
 	}
 	for _, e := range c.Before.Events {
-		faults = append(faults, config.Refuse(!isEvent(beforePrefix+e), "before.events", "%q is none of message, message_edit, message_recall, registration, friend_request, checkin", e))
+		faults = append(faults, config.Refuse(!isEvent(beforePrefix+e), "before.events",
+			"%q is none of message, message_edit, message_recall, registration, friend_request, checkin", e))
 	}
 	if c.After.URL != "" || c.Before.URL != "" {
 		_, err := signer(c.Secret)
-		faults = append(faults, config.Refuse(err != nil, "secret", "want whsec_ and 24 to 64 bytes in base64, such as those of openssl rand -base64 32"))
+		faults = append(faults, config.Refuse(err != nil, "secret",
+			"want whsec_ and 24 to 64 bytes in base64, such as those of openssl rand -base64 32"))
 	}
 	return errors.Join(faults...)
 }

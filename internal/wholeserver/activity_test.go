@@ -114,7 +114,8 @@ func TestWhoCallsIsConnectedOrListensIsActiveOnTheDay(t *testing.T) {
 		a.set(time.Date(2026, 11, 22, 0, 20, 0, 0, time.UTC))
 		bubble.Sleep(7 * time.Minute)
 		days, err := a.kept.Days(t.Context(), 9)
-		if err != nil || len(days) != 2 || days[0].Count != (activity.Count{Actives: 2, Exact: true}) || days[1].Count != (activity.Count{Actives: 3, Exact: true}) ||
+		if err != nil || len(days) != 2 || days[0].Count != (activity.Count{Actives: 2, Exact: true}) ||
+			days[1].Count != (activity.Count{Actives: 3, Exact: true}) ||
 			!days[0].Closed.IsZero() || days[1].Closed.IsZero() {
 			t.Errorf("kept are %+v, %v; want 2 on Sunday, 3 on Saturday, which is closed", days, err)
 		}

@@ -35,7 +35,8 @@ func (p *pair) join(node int, name string) *talker {
 	if _, err := c.RequestCode(p.t.Context(), api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
 		p.t.Fatal(err)
 	}
-	tokens, err := c.Register(p.t.Context(), api.RegisterRequest{Email: email, Code: p.nodes[node].Code(p.t, email), Name: name, Password: "correct horse"})
+	tokens, err := c.Register(p.t.Context(), api.RegisterRequest{Email: email, Code: p.nodes[node].Code(p.t, email), Name: name,
+		Password: "correct horse"})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func (d *talker) says(t *testing.T, to *talker, id, text string) api.Sent {
 	t.Helper()
 	var sent api.Sent
 	in := api.Send{ClientID: id, Content: api.Content{Kind: api.MessageText, Text: text}}
-	if err := d.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(to.id)}, Body: in}, &sent); err != nil {
+	if err := d.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(to.id)}, Body: in},
+		&sent); err != nil {
 		t.Fatal(err)
 	}
 	return sent
@@ -139,8 +141,10 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		if _, err := bob.c.EditMessage(t.Context(), client.ChatWith(eve.id), 1, "Hi there"); err != nil {
 			t.Fatal(err)
 		}
-		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2", "message.changed 1 Hi 👍1", "message.changed 1 Hi there 👍1")
-		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2", "message.changed 1 Hi 👍1", "message.changed 1 Hi there 👍1")
+		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2", "message.changed 1 Hi 👍1",
+			"message.changed 1 Hi there 👍1")
+		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2", "message.changed 1 Hi 👍1",
+			"message.changed 1 Hi there 👍1")
 		eventually.True(t, "Bob to see that Eve types", func() bool { return slices.Contains(bob.all(), api.EventChatTyping) })
 
 		eve.line.harm(nil)
@@ -149,8 +153,11 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		began := len(eve.chats())
 		bubble.Sleep(time.Second)
 		eve.line.harm(p.nodes[0])
-		eventually.Equal(t, "what Eve gets when she is back", `["message.new 3 Are you there?" "message.new 4 Eve?"]`, func() string { return fmt.Sprintf("%q", eve.chats()[began:]) })
-		if chats, err := eve.c.Chats(t.Context(), "", "", 0); err != nil || chats.Unread != 2 || chats.Chats[0].Last.Text != "Eve?" || chats.Chats[0].PeerName != "Bob" {
+		eventually.Equal(t, "what Eve gets when she is back", `["message.new 3 Are you there?" "message.new 4 Eve?"]`, func() string {
+			return fmt.Sprintf("%q", eve.chats()[began:])
+		})
+		if chats, err := eve.c.Chats(t.Context(), "", "", 0); err != nil || chats.Unread != 2 || chats.Chats[0].Last.Text != "Eve?" ||
+			chats.Chats[0].PeerName != "Bob" {
 			t.Errorf("got %+v, %v", chats, err)
 		}
 	})

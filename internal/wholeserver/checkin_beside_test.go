@@ -36,7 +36,8 @@ func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 		defer db.Close()
 		x := checkin.NewAdmin(db)
 		today := time.Now().UTC()
-		text := fmt.Sprintf("user,day\n%[1]s,%[2]s\n%[1]s,%[3]s\n", me.ID, today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, -2).Format(time.DateOnly))
+		text := fmt.Sprintf("user,day\n%[1]s,%[2]s\n%[1]s,%[3]s\n", me.ID, today.AddDate(0, 0, -1).Format(time.DateOnly),
+			today.AddDate(0, 0, -2).Format(time.DateOnly))
 		sum, err := transfer.Import(t.Context(), db, strings.NewReader(text), transfer.ImportOptions{Format: transfer.CSV, MaxFaults: 1,
 			Fault: func(f transfer.Fault) { t.Error(f) }, Progress: func(transfer.Imported) error { return nil }})
 		if err != nil || sum.New != 2 {

@@ -27,7 +27,8 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 		c := s.SignUp(t, "Asia/Shanghai")
 		for _, step := range []struct{ method, path, body, want string }{
 			{"GET", "/v1/checkin", "", `{"day":"2026-12-31","today":false,"yesterday":false,"streak":0,"longest":0,"total":0,"freezes":0,"freezes_used":0}`},
-			{"POST", "/v1/checkin", `{"words":12,"minutes":30}`, `{"new":true,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
+			{"POST", "/v1/checkin", `{"words":12,"minutes":30}`,
+				`{"new":true,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
 			{"POST", "/v1/checkin", `{"words":99}`, `{"new":false,"at":"…","day":"2026-12-31","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`},
 			{"GET", "/v1/checkin/stats", "", `{"streak":1,"longest":1,"total":1,"words":12,"minutes":30,"freezes":0,"freezes_used":0,"names":{"words":"words","minutes":"minutes"}}`},
 			{"GET", "/v1/checkin/calendar/2026", "", `{"year":2026,"days":["2026-12-31"],"covered":[]}`},
@@ -67,12 +68,14 @@ func TestMakeUpAndFreezesByHTTP(t *testing.T) {
 		day := func(d int) { s.Clock.Set(time.Date(2026, 11, d, 9, 0, 0, 0, time.UTC)) }
 		day(10)
 		c := s.SignUp(t, "UTC")
-		expect(t, s, c, "POST", "/v1/checkin", `{"day":"2026-11-10"}`, `{"new":true,"at":"…","day":"2026-11-10","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`)
+		expect(t, s, c, "POST", "/v1/checkin", `{"day":"2026-11-10"}`,
+			`{"new":true,"at":"…","day":"2026-11-10","today":true,"yesterday":false,"streak":1,"longest":1,"total":1,"freezes":0,"freezes_used":0}`)
 		day(11)
 		expect(t, s, c, "POST", "/v1/checkin", `{}`, `{"new":true,"at":"…","day":"2026-11-11","today":true,"yesterday":true,"streak":2,"longest":2,"total":2,"freezes":1,"freezes_used":0}`)
 		day(13) // the 12th was missed
 		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-13","today":false,"yesterday":false,"streak":2,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
-		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11"],"covered":["2026-11-12"]}`)
+		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "",
+			`{"year":2026,"month":11,"days":["2026-11-10","2026-11-11"],"covered":["2026-11-12"]}`)
 		day(14) // so was the 13th
 		expect(t, s, c, "GET", "/v1/checkin", "", `{"day":"2026-11-14","today":false,"yesterday":false,"streak":0,"longest":2,"total":2,"freezes":0,"freezes_used":1}`)
 		expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":1,"limit":1,"days":["2026-11-13"],"history":[]}`)
@@ -80,18 +83,22 @@ func TestMakeUpAndFreezesByHTTP(t *testing.T) {
 			day    string
 			status int
 			code   string
-		}{{"2026-11-14", 422, "checkin.makeup_day"}, {"2026-11-09", 422, "checkin.makeup_day"}, {"2026-11-12", 409, "checkin.day_counts"}, {"2026-11-11", 409, "checkin.day_counts"}} {
+		}{{"2026-11-14", 422, "checkin.makeup_day"}, {"2026-11-09", 422, "checkin.makeup_day"}, {"2026-11-12", 409, "checkin.day_counts"},
+			{"2026-11-11", 409, "checkin.day_counts"}} {
 			status, _, body := s.Call(t, c, "POST", "/v1/checkin/makeup", `{"day":"`+refused.day+`"}`)
 			if status != refused.status || !strings.Contains(body, `"code":"`+refused.code+`"`) {
 				t.Errorf("%s: got %d %s, want %d %s", refused.day, status, body, refused.status, refused.code)
 			}
 		}
-		expect(t, s, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-13"}`, `{"made_up":{"day":"2026-11-13","at":"…"},"left":0,"status":{"day":"2026-11-14","today":false,"yesterday":true,"streak":3,"longest":3,"total":3,"freezes":0,"freezes_used":1}}`)
+		expect(t, s, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-13"}`,
+			`{"made_up":{"day":"2026-11-13","at":"…"},"left":0,"status":{"day":"2026-11-14","today":false,"yesterday":true,"streak":3,"longest":3,"total":3,"freezes":0,"freezes_used":1}}`)
 		expect(t, s, c, "GET", "/v1/checkin/makeup", "", `{"left":0,"limit":1,"days":[],"history":[{"day":"2026-11-13","at":"…"}]}`)
-		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "", `{"year":2026,"month":11,"days":["2026-11-10","2026-11-11","2026-11-13"],"covered":["2026-11-12"]}`)
+		expect(t, s, c, "GET", "/v1/checkin/calendar/2026/11", "",
+			`{"year":2026,"month":11,"days":["2026-11-10","2026-11-11","2026-11-13"],"covered":["2026-11-12"]}`)
 		expect(t, s, c, "GET", "/v1/checkin/stats", "", `{"streak":3,"longest":3,"total":3,"words":0,"minutes":0,"freezes":0,"freezes_used":1,"names":{"words":"words","minutes":"minutes"}}`)
 		day(20)
-		if status, _, body := s.Call(t, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-19"}`); status != 409 || !strings.Contains(body, "checkin.makeup_limit") {
+		if status, _, body := s.Call(t, c, "POST", "/v1/checkin/makeup", `{"day":"2026-11-19"}`); status != 409 ||
+			!strings.Contains(body, "checkin.makeup_limit") {
 			t.Errorf("a second one: got %d %s", status, body)
 		}
 		made, err := c.Makeups(t.Context(), "", 1)
@@ -155,7 +162,8 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		} {
 			status, head, body := s.Call(t, c, tt.method, tt.path, tt.body)
 			short := tt.body[:min(len(tt.body), 40)]
-			if status != tt.status || !strings.HasPrefix(head.Get("Content-Type"), "application/problem+json") || !strings.Contains(body, `"code":"`+tt.code) {
+			if status != tt.status || !strings.HasPrefix(head.Get("Content-Type"), "application/problem+json") ||
+				!strings.Contains(body, `"code":"`+tt.code) {
 				t.Errorf("%s %s %s: got %d %s %s, want %d %s", tt.method, tt.path, short, status, head.Get("Content-Type"), body, tt.status, tt.code)
 			}
 		}

@@ -52,13 +52,15 @@ func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := list.Messages[len(list.Messages)-3:]
-		if m := last[0].Media; m == nil || m.Width != 700 || m.Height != 700 || len(m.Thumbnails) != 2 || m.Type != "image/png" || m.URL != "" || m.SHA256 != sum(shot) || m.Alt != "a beach" {
+		if m := last[0].Media; m == nil || m.Width != 700 || m.Height != 700 || len(m.Thumbnails) != 2 || m.Type != "image/png" || m.URL != "" ||
+			m.SHA256 != sum(shot) || m.Alt != "a beach" {
 			t.Errorf("the picture is %+v", m)
 		}
 		if m := last[1].Media; m == nil || m.Duration != 2000 || m.Type != "audio/wav" || len(m.Waveform) != 3 {
 			t.Errorf("the recording is %+v", m)
 		}
-		if m := last[2].Media; m == nil || m.Name != "_script_.html" || m.Size != int64(len(file)) || m.SHA256 != sum(file) || len(m.Thumbnails) > 0 {
+		if m := last[2].Media; m == nil || m.Name != "_script_.html" || m.Size != int64(len(file)) || m.SHA256 != sum(file) ||
+			len(m.Thumbnails) > 0 {
 			t.Errorf("the file is %+v", m)
 		}
 		eventually.True(t, "the member to hear of messages, and of no uploads", func() bool {
@@ -70,7 +72,8 @@ func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 		})
 
 		var got bytes.Buffer
-		if n, err := eve.c.FetchFile(ctx, chat, sentFile.Seq, 0, 0, &got); err != nil || n != int64(len(file)) || !bytes.Equal(got.Bytes(), file) {
+		if n, err := eve.c.FetchFile(ctx, chat, sentFile.Seq, 0, 0, &got); err != nil || n != int64(len(file)) ||
+			!bytes.Equal(got.Bytes(), file) {
 			t.Errorf("%d bytes came, %v", n, err)
 		}
 		got.Reset()
@@ -89,7 +92,8 @@ func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 				t.Errorf("got %d, %v", r.StatusCode, err)
 			}
 			for name, want := range map[string]string{
-				"Content-Type": typ, "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+				"Content-Type": typ, "X-Content-Type-Options": "nosniff",
+				"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'; sandbox",
 				"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "private, no-store", "Accept-Ranges": "bytes",
 			} {
 				if got := r.Header.Get(name); got != want {
@@ -176,7 +180,8 @@ func TestAGroupHasAPictureACardAndASearch(t *testing.T) {
 		if r.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" || r.Header.Get("Content-Type") != "image/jpeg" {
 			t.Errorf("got %v", r.Header)
 		}
-		if r := p.tus(0, nil, "GET", "/v1/group-pictures/"+now.Group.Picture+"/64", nil, "If-None-Match", r.Header.Get("Etag")); r.StatusCode != 304 {
+		if r := p.tus(0, nil, "GET", "/v1/group-pictures/"+now.Group.Picture+"/64", nil, "If-None-Match",
+			r.Header.Get("Etag")); r.StatusCode != 304 {
 			t.Errorf("known: %d", r.StatusCode)
 		}
 		eventually.True(t, "the chat to tell of it", func() bool {

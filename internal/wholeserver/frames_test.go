@@ -43,7 +43,8 @@ func newFrames(t *testing.T, set ...func(*app.Config)) *frames {
 		_, err = f.bob.AcceptFriend(t.Context(), r.Request.ID, api.FriendRequestAccept{})
 	}
 	if err == nil {
-		_, err = f.ann.Send(t.Context(), client.ChatWith(f.bobID), api.Send{ClientID: "1", Content: api.Content{Kind: api.MessageText, Text: "Hi"}})
+		_, err = f.ann.Send(t.Context(), client.ChatWith(f.bobID),
+			api.Send{ClientID: "1", Content: api.Content{Kind: api.MessageText, Text: "Hi"}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -60,10 +61,12 @@ func newFrames(t *testing.T, set ...func(*app.Config)) *frames {
 func (f *frames) tables(t *testing.T) map[string]string {
 	t.Helper()
 	var names []string
-	if err := f.db.NewRaw("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").Scan(t.Context(), &names); err != nil {
+	if err := f.db.NewRaw("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").Scan(t.Context(),
+		&names); err != nil {
 		t.Fatal(err)
 	}
-	all, where := map[string]string{}, map[string]string{"settings": " WHERE name NOT IN ('push_mark', 'last_trial_write')"} // the server writes these
+	// the server writes these
+	all, where := map[string]string{}, map[string]string{"settings": " WHERE name NOT IN ('push_mark', 'last_trial_write')"}
 	for _, name := range names {
 		if name == "presence" || name == "outbox" || strings.HasPrefix(name, "activity_") {
 			continue
@@ -145,7 +148,8 @@ type wire struct {
 
 func (f *frames) open(t *testing.T, query string) *wire {
 	t.Helper()
-	conn, resp, err := websocket.Dial(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/v1/socket"+query, &websocket.DialOptions{HTTPClient: f.HTTP})
+	conn, resp, err := websocket.Dial(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/v1/socket"+query,
+		&websocket.DialOptions{HTTPClient: f.HTTP})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +259,8 @@ func TestMalformedFramesChangeNothing(t *testing.T) {
 			{"a huge frame", rpc(2, "me.update", `{"body":{"name":"`+strings.Repeat("x", 200_000)+`"}}`), "closed 1009"},
 			{"a huge body", rpc(2, "me.update", `{"body":{"name":"`+strings.Repeat("x", 66<<10)+`"}}`), "2 error 413 request.too_large"},
 			{"deeply nested", rpc(2, "me.update", strings.Repeat(`{"body":`, 5000)+"1"+strings.Repeat("}", 5000)), "2 error 422 request.invalid"},
-			{"deeply nested lists", rpc(2, "me.update", `{"body":{"name":`+strings.Repeat("[", 11_000)+strings.Repeat("]", 11_000)+`}}`), "2 error 400 request.malformed"},
+			{"deeply nested lists", rpc(2, "me.update", `{"body":{"name":`+strings.Repeat("[", 11_000)+strings.Repeat("]", 11_000)+`}}`),
+				"2 error 400 request.malformed"},
 			{"a huge number", rpc(2, "chats.mark", `{"path":{"chat":"`+chat+`"},"body":{"read":1e400}}`), "2 error 400 request.malformed"},
 
 			{"an unknown operation", rpc(2, "no.such", `{}`), "2 error 404 operation.unknown"},
@@ -278,7 +283,8 @@ func TestMalformedFramesChangeNothing(t *testing.T) {
 
 			{"subscribe to one's own channel", `{"id":2,"subscribe":{"channel":"` + annID + `"}}`, "2 error 105 already subscribed"},
 			{"subscribe to another user's channel", `{"id":2,"subscribe":{"channel":"` + bobID + `"}}`, "2 error 103 permission denied"},
-			{"subscribe with a position", `{"id":2,"subscribe":{"channel":"` + bobID + `","recover":true,"epoch":"x","offset":1}}`, "2 error 103 permission denied"},
+			{"subscribe with a position", `{"id":2,"subscribe":{"channel":"` + bobID + `","recover":true,"epoch":"x","offset":1}}`,
+				"2 error 103 permission denied"},
 			{"publish to another user", `{"id":2,"publish":{"channel":"` + bobID + `","data":{"type":"message.new"}}}`, "2 error 108 not available"},
 			{"publish to oneself", `{"id":2,"publish":{"channel":"` + annID + `","data":{"type":"message.new"}}}`, "2 error 108 not available"},
 			{"presence", `{"id":2,"presence":{"channel":"` + bobID + `"}}`, "2 error 108 not available"},
@@ -331,7 +337,8 @@ func TestWhatIsSaidBeforeTheConnectionStandsIsNotDone(t *testing.T) {
 			{"no token", `{"id":1,"connect":{}}`, "closed 3500"},
 			{"no token, and a call", `{"id":1,"connect":{}}` + "\n" + rename, "closed 3500"},
 			{"a made-up token", `{"id":1,"connect":{"token":"hunter2"}}`, "1 error 109 token expired"},
-			{"another user's channel with it", `{"id":1,"connect":{"token":"` + token + `","subs":{"` + f.bobID + `":{"recover":true,"epoch":"x","offset":1}}}}`, "1 ok"},
+			{"another user's channel with it", `{"id":1,"connect":{"token":"` + token + `","subs":{"` + f.bobID +
+				`":{"recover":true,"epoch":"x","offset":1}}}}`, "1 ok"},
 			{"a token that is a number", `{"id":1,"connect":{"token":7}}`, "closed 3501"},
 			{"a refresh", `{"id":1,"refresh":{"token":"` + token + `"}}`, "closed 3501"},
 			{"a binary frame", "\x01\x02\x03", "closed 3501"},
@@ -356,7 +363,8 @@ func TestBinaryFramesOnEitherKindOfSocketChangeNothing(t *testing.T) {
 		bubble.Sleep(time.Minute)
 		before := f.tables(t)
 		for _, query := range []string{"", "?format=protobuf"} {
-			for _, frame := range []string{"\x00", "\xff\xff\xff\xff\xff", "\x05\x08\x01", strings.Repeat("\x01\x00", 1000), `{"id":1`, "\x02\x08\x02"} {
+			for _, frame := range []string{"\x00", "\xff\xff\xff\xff\xff", "\x05\x08\x01", strings.Repeat("\x01\x00", 1000), `{"id":1`,
+				"\x02\x08\x02"} {
 				w := f.open(t, query)
 				w.say(websocket.MessageBinary, frame)
 				if got := w.hear(); got != "closed 3501" {
@@ -379,7 +387,8 @@ func TestSockets_LimitPerClientNetwork(t *testing.T) {
 		f := newFrames(t, func(c *app.Config) { c.Gateway.MaxFrom = 3 })
 		var refusal api.Problem
 		dial := func() (*websocket.Conn, int) {
-			conn, resp, err := websocket.Dial(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/v1/socket", &websocket.DialOptions{HTTPClient: f.HTTP})
+			conn, resp, err := websocket.Dial(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/v1/socket",
+				&websocket.DialOptions{HTTPClient: f.HTTP})
 			switch {
 			case err == nil:
 				return conn, http.StatusOK
@@ -479,7 +488,8 @@ func TestMetricsCountSocketsTheirCallsAndTheirEnds(t *testing.T) {
 			w.say(websocket.MessageText, rpc(i+2, method, data))
 			w.hear()
 		}
-		shown("stoa_gateway_connections 2", `stoa_gateway_calls_total{code="200"} 2`, `stoa_gateway_calls_total{code="404"} 1`, `stoa_gateway_calls_total{code="400"} 1`)
+		shown("stoa_gateway_connections 2", `stoa_gateway_calls_total{code="200"} 2`, `stoa_gateway_calls_total{code="404"} 1`,
+			`stoa_gateway_calls_total{code="400"} 1`)
 		other.say(websocket.MessageText, "hello")
 		other.hear()
 		refused := f.open(t, "")
@@ -492,16 +502,20 @@ func TestMetricsCountSocketsTheirCallsAndTheirEnds(t *testing.T) {
 			t.Errorf("after a log-out: %s", got)
 		}
 		bubble.Sleep(time.Second)
-		shown("stoa_gateway_connections 0", `stoa_gateway_closed_total{code="3501"} 1`, `stoa_gateway_closed_total{code="4500"} 1`, `stoa_gateway_refused_total{reason="token"} 1`)
+		shown("stoa_gateway_connections 0", `stoa_gateway_closed_total{code="3501"} 1`, `stoa_gateway_closed_total{code="4500"} 1`,
+			`stoa_gateway_refused_total{reason="token"} 1`)
 	})
 }
 
 // chatRoutes has the HTTP routes of the operations of chats.
 var chatRoutes = map[string][2]string{
-	"chats.get": {"GET", "/v1/chats/{chat}"}, "chats.messages": {"GET", "/v1/chats/{chat}/messages"}, "chats.changes": {"GET", "/v1/chats/{chat}/changes"},
-	"chats.send": {"POST", "/v1/chats/{chat}/messages"}, "chats.edit": {"PATCH", "/v1/chats/{chat}/messages/{seq}"}, "chats.delete": {"DELETE", "/v1/chats/{chat}/messages/{seq}"},
-	"chats.react": {"PUT", "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}"}, "chats.mark": {"POST", "/v1/chats/{chat}/marks"},
-	"chats.clear": {"DELETE", "/v1/chats/{chat}"}, "chats.update": {"PATCH", "/v1/chats/{chat}"}, "chats.typing": {"POST", "/v1/chats/{chat}/typing"},
+	"chats.get": {"GET", "/v1/chats/{chat}"}, "chats.messages": {"GET", "/v1/chats/{chat}/messages"},
+	"chats.changes": {"GET", "/v1/chats/{chat}/changes"},
+	"chats.send":    {"POST", "/v1/chats/{chat}/messages"}, "chats.edit": {"PATCH", "/v1/chats/{chat}/messages/{seq}"},
+	"chats.delete": {"DELETE", "/v1/chats/{chat}/messages/{seq}"},
+	"chats.react":  {"PUT", "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}"}, "chats.mark": {"POST", "/v1/chats/{chat}/marks"},
+	"chats.clear": {"DELETE", "/v1/chats/{chat}"}, "chats.update": {"PATCH", "/v1/chats/{chat}"},
+	"chats.typing": {"POST", "/v1/chats/{chat}/typing"},
 }
 
 func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
@@ -538,8 +552,10 @@ func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) 
 			{"a mark of the future", "chats.mark", m{"chat": mine}, nil, `{"read":2}`, "422 chat.future"},
 			{"a negative mark", "chats.mark", m{"chat": mine}, nil, `{"read":-1}`, "422 request.invalid"},
 			{"a mark that is no whole number", "chats.mark", m{"chat": mine}, nil, `{"read":1.5}`, "422 request.invalid"},
-			{"a reply to the future", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","reply_to":2}`, "422 message.reply"},
-			{"a reply to a negative number", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","reply_to":-2}`, "422 request.invalid"},
+			{"a reply to the future", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","reply_to":2}`,
+				"422 message.reply"},
+			{"a reply to a negative number", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","reply_to":-2}`,
+				"422 request.invalid"},
 			{"messages after a negative number", "chats.messages", m{"chat": mine}, m{"after": -1}, ``, "422 request.invalid"},
 			{"messages before no number", "chats.messages", m{"chat": mine}, m{"before": "x"}, ``, "422 request.invalid"},
 			{"very many messages", "chats.messages", m{"chat": mine}, m{"limit": 1_000_000}, ``, "422 request.invalid"},
@@ -556,19 +572,24 @@ func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) 
 			{"a chat of no name", "chats.send", m{"chat": "g:x"}, nil, text(`"x"`), "404 chat.unknown"},
 			{"custom JSON of eleven levels", "chats.send", m{"chat": mine}, nil, custom(nested(11)), "422 message.content"},
 			{"custom JSON of very many levels", "chats.send", m{"chat": mine}, nil, custom(nested(4000)), "422 message.content"},
-			{"custom JSON of more levels than the decoder takes", "chats.send", m{"chat": mine}, nil, custom(nested(12_000)), "400 request.malformed"},
+			{"custom JSON of more levels than the decoder takes", "chats.send", m{"chat": mine}, nil, custom(nested(12_000)),
+				"400 request.malformed"},
 			{"custom JSON that is large", "chats.send", m{"chat": mine}, nil, custom(`"` + strings.Repeat("x", 9<<10) + `"`), "422 message.content"},
 			{"a long text", "chats.send", m{"chat": mine}, nil, text(`"` + strings.Repeat("x", 4001) + `"`), "422 request.invalid"},
 			{"an empty text", "chats.send", m{"chat": mine}, nil, text(`" \n "`), "422 message.content"},
 			{"a text with a zero byte", "chats.send", m{"chat": mine}, nil, text(`"\u0000"`), "400 request.malformed"},
 			{"a text that is a number", "chats.send", m{"chat": mine}, nil, text(`7`), "422 request.invalid"},
-			{"a text with a picture", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","media":{"url":"https://example.org/x"}}`, "422 message.content"},
-			{"a picture elsewhere", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"image","media":{"url":"javascript:alert(1)"}}`, "422 message.content"},
+			{"a text with a picture", "chats.send", m{"chat": mine}, nil,
+				`{"client_id":"2","kind":"text","text":"x","media":{"url":"https://example.org/x"}}`, "422 message.content"},
+			{"a picture elsewhere", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"image","media":{"url":"javascript:alert(1)"}}`,
+				"422 message.content"},
 			{"a client_id that is none", "chats.send", m{"chat": mine}, nil, `{"client_id":"a b","kind":"text","text":"x"}`, "422 request.invalid"},
-			{"a client_id with other content", "chats.send", m{"chat": mine}, nil, `{"client_id":"1","kind":"text","text":"other"}`, "409 message.client_id_used"},
+			{"a client_id with other content", "chats.send", m{"chat": mine}, nil, `{"client_id":"1","kind":"text","text":"other"}`,
+				"409 message.client_id_used"},
 			{"an unknown kind", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"poll","text":"x"}`, "422 request.invalid"},
 			{"an unknown field", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","seq":9}`, "422 request.invalid"},
-			{"a mention of nobody's id", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","mentions":["bob"]}`, "422 message.content"},
+			{"a mention of nobody's id", "chats.send", m{"chat": mine}, nil, `{"client_id":"2","kind":"text","text":"x","mentions":["bob"]}`,
+				"422 message.content"},
 		} {
 			heard := len(bob.all())
 			path := chatRoutes[c.op][1]
@@ -584,7 +605,8 @@ func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) 
 			}
 			status, header, answer := f.Call(t, f.ann, chatRoutes[c.op][0], path, c.body)
 			var problem api.Problem
-			if json.Unmarshal([]byte(answer), &problem) != nil || header.Get("Content-Type") != "application/problem+json" || problem.Status != status {
+			if json.Unmarshal([]byte(answer), &problem) != nil || header.Get("Content-Type") != "application/problem+json" ||
+				problem.Status != status {
 				t.Errorf("%s: %d %.200s is no problem document", c.name, status, answer)
 			}
 			if got := fmt.Sprint(status, " ", problem.Code); got != c.want {
@@ -608,7 +630,8 @@ func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) 
 		}
 		// A megabyte exceeds the largest frame: the server closes a socket, and refuses the HTTP request.
 		huge := text(`"` + strings.Repeat("x", 1<<20) + `"`)
-		if status, _, answer := f.Call(t, f.ann, "POST", "/v1/chats/"+mine+"/messages", huge); status != 413 || !strings.Contains(answer, `"request.too_large"`) {
+		if status, _, answer := f.Call(t, f.ann, "POST", "/v1/chats/"+mine+"/messages", huge); status != 413 ||
+			!strings.Contains(answer, `"request.too_large"`) {
 			t.Errorf("a megabyte by HTTP: %d %s", status, answer)
 		}
 		w := f.open(t, "")

@@ -58,7 +58,8 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		mark(ann, ada, bob, stranger)
 		name := func(c *client.Client) string { return c.Tokens().User.Name }
 
-		for board, want := range map[string]string{"streak": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1", "total_days": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1", "week": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1", "month": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1"} {
+		for board, want := range map[string]string{"streak": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1", "total_days": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1",
+			"week": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1", "month": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1"} {
 			b, err := ann.Board(t.Context(), board, client.BoardQuery{Scope: "friends", Around: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -75,10 +76,12 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 				t.Errorf("%s: me %+v among %+v", board, b.Me, b.Around)
 			}
 		}
-		if b, err := none.Board(t.Context(), "streak", client.BoardQuery{Scope: "friends"}); err != nil || len(b.Entries) != 1 || b.Entries[0].Name != name(ann) || b.Me != nil {
+		if b, err := none.Board(t.Context(), "streak", client.BoardQuery{Scope: "friends"}); err != nil || len(b.Entries) != 1 ||
+			b.Entries[0].Name != name(ann) || b.Me != nil {
 			t.Errorf("who has not checked in sees %+v, %v", b, err)
 		}
-		if b, err := stranger.Board(t.Context(), "streak", client.BoardQuery{Scope: "friends"}); err != nil || len(b.Entries) != 1 || b.Me == nil {
+		if b, err := stranger.Board(t.Context(), "streak", client.BoardQuery{Scope: "friends"}); err != nil || len(b.Entries) != 1 ||
+			b.Me == nil {
 			t.Errorf("who has no friends sees %+v, %v", b, err)
 		}
 		if status, _, body := s.Call(t, ann, "GET", "/v1/checkin/boards/streak?scope=enemies", ""); status != 422 {
@@ -148,7 +151,8 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		if got := streaks(list.Friends); len(got) != many || got[name(bob)] != 2 {
 			t.Errorf("without Redis: got %v", got)
 		}
-		if b, err := ann.Board(t.Context(), "week", client.BoardQuery{Scope: "friends"}); err != nil || len(b.Entries) != 3 || b.Entries[0].Value != 2 {
+		if b, err := ann.Board(t.Context(), "week", client.BoardQuery{Scope: "friends"}); err != nil || len(b.Entries) != 3 ||
+			b.Entries[0].Value != 2 {
 			t.Errorf("without Redis: got %+v, %v", b, err)
 		}
 	})

@@ -77,7 +77,8 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 		g := made.Group.ID
 		says := func(text string) {
 			t.Helper()
-			if _, err := f.ann.Send(ctx, client.ChatIn(g), api.Send{ClientID: text, Content: api.Content{Kind: api.MessageText, Text: text}}); err != nil {
+			if _, err := f.ann.Send(ctx, client.ChatIn(g), api.Send{ClientID: text,
+				Content: api.Content{Kind: api.MessageText, Text: text}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -90,7 +91,8 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 		open := `{"id":2,"subscribe":{"channel":"` + api.GroupChannel(g) + `"}}`
 		stranger := f.open(t, "")
 		stranger.connect(eve.Tokens().AccessToken)
-		for _, frame := range []string{open, strings.Replace(open, g, "AAAAAAAAAAAA", 1), strings.Replace(open, g, f.bobID, 1), strings.Replace(open, g, "", 1)} {
+		for _, frame := range []string{open, strings.Replace(open, g, "AAAAAAAAAAAA", 1), strings.Replace(open, g, f.bobID, 1),
+			strings.Replace(open, g, "", 1)} {
 			stranger.say(websocket.MessageText, frame)
 			if got := stranger.hear(); got != "2 error 103 permission denied" {
 				t.Errorf("%s by a stranger: %s", frame, got)

@@ -38,7 +38,8 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 		made, err := ann.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{id(bob)}})
 		c.must(err)
 		g := made.Group.ID
-		if made.Me == nil || made.Me.Role != api.RoleOwner || made.Group.Members != 2 || made.Group.Joins != api.JoinInvited || made.Group.Inviters != api.RoleMember {
+		if made.Me == nil || made.Me.Role != api.RoleOwner || made.Group.Members != 2 || made.Group.Joins != api.JoinInvited ||
+			made.Group.Inviters != api.RoleMember {
 			t.Errorf("made %+v %+v", made.Group, made.Me)
 		}
 		heard("bob", "changed:1 mine:1")
@@ -87,18 +88,22 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 			t.Errorf("announced %+v, %v", got, err)
 		}
 		one, nick := int64(1), "Evi"
-		if got, err := eve.SetGroupSelf(ctx, g, api.GroupSelfUpdate{Seen: &one, Nickname: &nick}); err != nil || got.Me.Seen != 1 || got.Me.Nickname != nick {
+		if got, err := eve.SetGroupSelf(ctx, g, api.GroupSelfUpdate{Seen: &one, Nickname: &nick}); err != nil || got.Me.Seen != 1 ||
+			got.Me.Nickname != nick {
 			t.Errorf("set %+v, %v", got, err)
 		}
 		if n, err := ann.GroupSeen(ctx, g); err != nil || n != (api.GroupSeen{Announced: 1, Seen: 2, Members: 4}) {
 			t.Errorf("seen %+v, %v", n, err)
 		}
 		members, err := eve.GroupMembers(ctx, g, "", 2)
-		if err != nil || len(members.Members) != 2 || members.Members[0].Role != api.RoleOwner || members.Members[1].User.ID != id(bob) || members.Next == "" {
+		if err != nil || len(members.Members) != 2 || members.Members[0].Role != api.RoleOwner || members.Members[1].User.ID != id(bob) ||
+			members.Next == "" {
 			t.Errorf("members %+v, %v", members, err)
 		}
 		rest, err := eve.GroupMembers(ctx, g, members.Next, 0)
-		if err != nil || len(rest.Members) != 2 || !slices.ContainsFunc(rest.Members, func(m api.GroupMember) bool { return m.Nickname == nick }) || rest.Next != "" {
+		if err != nil || len(rest.Members) != 2 || !slices.ContainsFunc(rest.Members, func(m api.GroupMember) bool {
+			return m.Nickname == nick
+		}) || rest.Next != "" {
 			t.Errorf("the others %+v, %v", rest, err)
 		}
 		asking := api.JoinAsking
@@ -122,7 +127,8 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 		c.must(bob.RemoveFromGroup(ctx, g, id(dan)))
 		c.must(bob.BanFromGroup(ctx, g, id(eve)))
 		heard("eve", "changed:9 left:1 mine:2")
-		if bans, err := bob.GroupBans(ctx, g, "", 0); err != nil || len(bans.Bans) != 1 || bans.Bans[0].User.ID != id(eve) || bans.Bans[0].By != id(bob) {
+		if bans, err := bob.GroupBans(ctx, g, "", 0); err != nil || len(bans.Bans) != 1 || bans.Bans[0].User.ID != id(eve) ||
+			bans.Bans[0].By != id(bob) {
 			t.Errorf("bans %+v, %v", bans, err)
 		}
 		c.must(bob.UnbanFromGroup(ctx, g, id(eve)))

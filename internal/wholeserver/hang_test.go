@@ -64,7 +64,8 @@ func TestEveryOperationAnswersWhileServersHang(t *testing.T) {
 				case a.status == http.StatusServiceUnavailable:
 					count.Add(1)
 				}
-				if count == &stored && (a.code() != "transfer.storage_away" || a.header.Get("Content-Disposition")+a.header.Get("Etag")+a.header.Get("Content-Range") != "") {
+				if count == &stored && (a.code() != "transfer.storage_away" || a.header.Get("Content-Disposition")+a.header.Get("Etag")+
+					a.header.Get("Content-Range") != "") {
 					t.Errorf("%s hangs: %s answers %d %v %s", tt.name, name, a.status, a.header, a.body)
 				}
 			})
@@ -97,7 +98,8 @@ func (w *world) ofFiles() []request {
 	return []request{
 		{method: "GET", path: link},
 		{method: "GET", path: link, header: http.Header{"Range": {"bytes=4-9"}}},
-		{method: "PATCH", path: "/v1/transfers/" + begun.ID + "/upload", media: "application/offset+octet-stream", token: token, body: strings.NewReader(note), header: http.Header{"Upload-Offset": {"0"}}},
+		{method: "PATCH", path: "/v1/transfers/" + begun.ID + "/upload", media: "application/offset+octet-stream", token: token,
+			body: strings.NewReader(note), header: http.Header{"Upload-Offset": {"0"}}},
 	}
 }
 

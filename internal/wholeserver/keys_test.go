@@ -72,7 +72,8 @@ func TestTheServerShowsItsKeys(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := testkit.Start(t)
 		status, header, body := s.Call(t, nil, "GET", "/docs/keys", "")
-		if status != 200 || header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
+		if status != 200 || header.Get("Content-Type") != "text/html; charset=utf-8" ||
+			!strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("got %d %v", status, header)
 		}
 		for _, f := range catalogue.New(app.Keys()...).Families {

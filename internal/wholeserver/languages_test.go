@@ -15,8 +15,10 @@ func TestProblemsAndMailsSpeakTheCallersLanguage(t *testing.T) {
 		body  string
 		wants []string
 	}{
-		{`{"email":"ann@example.org","code":"000000","name":"Ann"}`, []string{`"code":"auth.code_wrong"`, `"title":"无法处理的请求"`, `"detail":"验证码错误、已使用或已过期，请重新获取。"`, `"message":"错误、已使用或已过期"`}},
-		{`{"email":"ann","code":"00","name":"Ann","more":1}`, []string{`"code":"request.invalid"`, `"message":"应为邮箱地址"`, `"message":"应符合格式 ^[0-9]{6}$"`, `"message":"未知字段"`}},
+		{`{"email":"ann@example.org","code":"000000","name":"Ann"}`,
+			[]string{`"code":"auth.code_wrong"`, `"title":"无法处理的请求"`, `"detail":"验证码错误、已使用或已过期，请重新获取。"`, `"message":"错误、已使用或已过期"`}},
+		{`{"email":"ann","code":"00","name":"Ann","more":1}`,
+			[]string{`"code":"request.invalid"`, `"message":"应为邮箱地址"`, `"message":"应符合格式 ^[0-9]{6}$"`, `"message":"未知字段"`}},
 		{`{`, []string{`"code":"request.malformed"`, `"detail":"请求格式有误。"`}},
 	} {
 		_, header, body := s.Call(t, nil, "POST", "/v1/auth/register", tt.body, "Accept-Language", chinese)
@@ -29,7 +31,8 @@ func TestProblemsAndMailsSpeakTheCallersLanguage(t *testing.T) {
 			}
 		}
 	}
-	if _, header, body := s.Call(t, nil, "GET", "/v1/none", "", "Accept-Language", "fr"); header.Get("Content-Language") != "en" || !strings.Contains(body, "There is nothing at this path.") {
+	if _, header, body := s.Call(t, nil, "GET", "/v1/none", "", "Accept-Language", "fr"); header.Get("Content-Language") != "en" ||
+		!strings.Contains(body, "There is nothing at this path.") {
 		t.Errorf("another language: got %v %s", header, body)
 	}
 

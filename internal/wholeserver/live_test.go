@@ -29,7 +29,8 @@ func onAirWith(t *testing.T, memory *redistest.Memory, n int) (nodes []*testkit.
 	for range n {
 		wire := memory.Wire()
 		nodes = append(nodes, testkit.Start(t, func(c *app.Config) {
-			c.Data, c.Redis, c.DialRedis, c.Secret, c.Live.UDP = dir, wire.Config().URL, wire.Config().Dial, "the same secret of thirty-two bytes", "127.0.0.1:0"
+			c.Data, c.Redis, c.DialRedis, c.Secret, c.Live.UDP = dir, wire.Config().URL, wire.Config().Dial, "the same secret of thirty-two bytes",
+				"127.0.0.1:0"
 		}))
 	}
 	return nodes
@@ -39,7 +40,8 @@ func onAirWith(t *testing.T, memory *redistest.Memory, n int) (nodes []*testkit.
 func show(t *testing.T, node *testkit.Server, stream, key string, session *string) (p *livetest.Publisher) {
 	t.Helper()
 	eventually.NoError(t, "the publisher to be let in", func() (err error) { // an earlier publisher may still be disconnecting
-		p, err = livetest.Publish(t.Context(), livetest.Camera{KeyEvery: time.Second}, livetest.Post(node.HTTP, node.URL+"/v1/streams/"+stream+"/whip", key, session))
+		p, err = livetest.Publish(t.Context(), livetest.Camera{KeyEvery: time.Second},
+			livetest.Post(node.HTTP, node.URL+"/v1/streams/"+stream+"/whip", key, session))
 		return err
 	})
 	t.Cleanup(p.Close)
@@ -107,7 +109,8 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 		t.Errorf("the session is %s", session)
 	}
 	for i, node := range nodes {
-		_, err := livetest.Publish(t.Context(), livetest.Camera{}, livetest.Post(node.HTTP, node.URL+"/v1/streams/"+id+"/whip", made.Keys.Publish, nil))
+		_, err := livetest.Publish(t.Context(), livetest.Camera{},
+			livetest.Post(node.HTTP, node.URL+"/v1/streams/"+id+"/whip", made.Keys.Publish, nil))
 		if got := status(t, err); got != http.StatusConflict {
 			t.Errorf("a second publisher at node %d: %d", i, got)
 		}
@@ -134,12 +137,14 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 	})
 	// Other methods and headers of WHIP and WHEP.
 	for _, method := range []string{http.MethodPatch, http.MethodPut} {
-		if got, h, _ := nodes[0].Call(t, ann, method, strings.TrimPrefix(session, nodes[0].URL), ""); got != http.StatusMethodNotAllowed || !strings.Contains(h.Get("Allow"), "DELETE") {
+		if got, h, _ := nodes[0].Call(t, ann, method, strings.TrimPrefix(session, nodes[0].URL), ""); got != http.StatusMethodNotAllowed ||
+			!strings.Contains(h.Get("Allow"), "DELETE") {
 			t.Errorf("%s of a session: %d, allowed are %q", method, got, h.Get("Allow"))
 		}
 	}
 	for _, at := range []string{"/whip", "/whep", "/whep/AAAAAAAAAAAA"} {
-		if got, h, _ := nodes[0].Call(t, nil, http.MethodOptions, "/v1/streams/"+id+at, ""); got != http.StatusOK || h.Get("Accept-Post") != "application/sdp" {
+		if got, h, _ := nodes[0].Call(t, nil, http.MethodOptions, "/v1/streams/"+id+at, ""); got != http.StatusOK ||
+			h.Get("Accept-Post") != "application/sdp" {
 			t.Errorf("OPTIONS of %s: %d, Accept-Post %q", at, got, h.Get("Accept-Post"))
 		}
 	}
@@ -159,7 +164,8 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 			t.Errorf("%s with %s: got %d, want %d", c.at, c.what, got, c.want)
 		}
 	}
-	if got, _, body := nodes[0].Call(t, nil, http.MethodGet, "/v1/me", "", "Authorization", "Bearer "+made.Keys.Publish); got != http.StatusForbidden {
+	if got, _, body := nodes[0].Call(t, nil, http.MethodGet, "/v1/me", "", "Authorization",
+		"Bearer "+made.Keys.Publish); got != http.StatusForbidden {
 		t.Errorf("a key where users are wanted: %d %s", got, body)
 	}
 	// A DELETE at any node ends a session.
@@ -221,7 +227,8 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 	if _, err := bob.JoinRoom(ctx, room.Room.ID, api.RoomJoin{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, body := node.Call(t, ann, http.MethodPost, "/v1/rooms/"+room.Room.ID+"/playlist", `{"kind":"live","source":"AAAAAAAAAAAA"}`); got != http.StatusUnprocessableEntity {
+	if got, _, body := node.Call(t, ann, http.MethodPost, "/v1/rooms/"+room.Room.ID+"/playlist",
+		`{"kind":"live","source":"AAAAAAAAAAAA"}`); got != http.StatusUnprocessableEntity {
 		t.Errorf("a stream of nobody's: %d %s", got, body)
 	}
 	item, err := ann.AddToRoom(ctx, room.Room.ID, api.RoomItemNew{Kind: api.ItemLive, Source: made.Stream.ID, Title: "The match"})
@@ -252,7 +259,8 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 	if err := ann.DeleteStream(ctx, made.Stream.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, body := node.Call(t, bob, http.MethodGet, "/v1/rooms/"+room.Room.ID+"/playlist/"+item.ID+"/source", ""); got != http.StatusNotFound {
+	if got, _, body := node.Call(t, bob, http.MethodGet, "/v1/rooms/"+room.Room.ID+"/playlist/"+item.ID+"/source",
+		""); got != http.StatusNotFound {
 		t.Errorf("the source of a stream that was deleted: %d %s", got, body)
 	}
 }
@@ -293,9 +301,13 @@ func TestLiveItem_IsWatchedByThoseInTheRoomOnly(t *testing.T) {
 		who  func() (string, *client.Client)
 		end  func(user string) error
 	}{
-		{"a member is kicked", func() (string, *client.Client) { return member(nodes[0].SignUp(t, "UTC")) }, func(user string) error { return ann.KickFromRoom(ctx, room, user) }},
+		{"a member is kicked", func() (string, *client.Client) {
+			return member(nodes[0].SignUp(t, "UTC"))
+		}, func(user string) error { return ann.KickFromRoom(ctx, room, user) }},
 		{"a guest is kicked", guest, func(user string) error { return ann.KickFromRoom(ctx, room, user) }},
-		{"a member is banned", func() (string, *client.Client) { return member(nodes[0].SignUp(t, "UTC")) }, func(user string) error { return ann.BanFromRoom(ctx, room, user) }},
+		{"a member is banned", func() (string, *client.Client) {
+			return member(nodes[0].SignUp(t, "UTC"))
+		}, func(user string) error { return ann.BanFromRoom(ctx, room, user) }},
 		{"a member's device logs out", func() (string, *client.Client) { return member(dan) }, func(string) error { return dan.Logout(ctx) }},
 		{"the room is closed", guest, func(string) error { return ann.CloseRoom(ctx, room) }},
 	} {
@@ -353,7 +365,8 @@ func TestARecordingOfAStreamGoesOnAPlaylist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, h, body := node.Call(t, nil, http.MethodGet, src.URL, ""); got != http.StatusOK || int64(len(body)) != r.Bytes || !strings.HasPrefix(body, "\x1aE\xdf\xa3") {
+	if got, h, body := node.Call(t, nil, http.MethodGet, src.URL, ""); got != http.StatusOK || int64(len(body)) != r.Bytes ||
+		!strings.HasPrefix(body, "\x1aE\xdf\xa3") {
 		t.Errorf("the file: %d, %d bytes of %d, %q", got, len(body), r.Bytes, h.Get("Content-Type"))
 	}
 }

@@ -45,7 +45,8 @@ func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 		start := func(roles ...string) *testkit.Server {
 			wire := memory.Wire()
 			return testkit.Start(t, func(c *app.Config) {
-				c.Data, c.Redis, c.DialRedis, c.Secret, c.Roles = dir, wire.Config().URL, wire.Config().Dial, "the same secret of thirty-two bytes", roles
+				c.Data, c.Redis, c.DialRedis, c.Secret, c.Roles = dir, wire.Config().URL, wire.Config().Dial, "the same secret of thirty-two bytes",
+					roles
 				c.Chats.MessagesFrom = "everybody"
 			})
 		}
@@ -54,9 +55,10 @@ func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 			node *testkit.Server
 			want map[string]int
 		}{
-			"api":     {front, map[string]int{"/healthz": 200, "/readyz": 200, "/": 200, "/v1/me": 401, "/v1/socket": 404}},
-			"gateway": {gateways[0], map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/v1/me": 404, "/v1/events": 404, "/dev/mail": 404, "/openapi.json": 404, "/v1/socket": 400}},
-			"worker":  {worker, map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/v1/me": 404, "/v1/socket": 404}},
+			"api": {front, map[string]int{"/healthz": 200, "/readyz": 200, "/": 200, "/v1/me": 401, "/v1/socket": 404}},
+			"gateway": {gateways[0], map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/v1/me": 404, "/v1/events": 404, "/dev/mail": 404,
+				"/openapi.json": 404, "/v1/socket": 400}},
+			"worker": {worker, map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/v1/me": 404, "/v1/socket": 404}},
 		} {
 			for path, want := range c.want {
 				if got, _, _ := asks(t, c.node, path); got != want {
@@ -69,7 +71,8 @@ func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 		p := &pair{t: t, nodes: gateways}
 		writes, first, second := p.socket(0, ann.Tokens()), p.socket(0, bob.Tokens()), p.socket(1, bob.Tokens())
 		var sent api.Sent
-		must(t, writes.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(id(bob))}, Body: saying("over the socket")}, &sent))
+		must(t, writes.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(id(bob))},
+			Body: saying("over the socket")}, &sent))
 		_, err := ann.Send(t.Context(), client.ChatWith(id(bob)), saying("over HTTP"))
 		must(t, err)
 		for _, d := range []*device{first, second} {
@@ -168,7 +171,8 @@ func TestADrainedNodeSendsItsSocketsToOthersAndNoneLosesAnEvent(t *testing.T) {
 		if status, _, doc := asks(t, p.nodes[0], "/readyz"); status != http.StatusServiceUnavailable || doc["status"] != "draining" {
 			t.Errorf("/readyz while it drains: %d, %v", status, doc)
 		}
-		if status, header, doc := asks(t, p.nodes[0], "/v1/socket"); status != http.StatusServiceUnavailable || doc["code"] != "gateway.draining" || header.Get("Retry-After") != "1" {
+		if status, header, doc := asks(t, p.nodes[0], "/v1/socket"); status != http.StatusServiceUnavailable ||
+			doc["code"] != "gateway.draining" || header.Get("Retry-After") != "1" {
 			t.Errorf("a new socket while it drains: %d, %v, Retry-After %q", status, doc, header.Get("Retry-After"))
 		}
 		if status, _, _ := asks(t, p.nodes[0], "/v1/me"); status != http.StatusUnauthorized {
@@ -273,7 +277,8 @@ func TestStop_ServesUntilProxiesHaveProbed(t *testing.T) {
 		s.Stop()
 		time.Sleep(4 * time.Second)
 		s.HTTP.CloseIdleConnections() // the next requests open connections
-		for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/v1/socket": http.StatusBadRequest, "/v1/me": http.StatusUnauthorized} {
+		for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/v1/socket": http.StatusBadRequest,
+			"/v1/me": http.StatusUnauthorized} {
 			if resp := get(path); resp.StatusCode != want || !resp.Close {
 				t.Errorf("%s: got %d, and the connection closes: %t", path, resp.StatusCode, resp.Close)
 			}

@@ -64,7 +64,8 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 		}
 		return resp.StatusCode, string(text)
 	}
-	for path, want := range map[string]string{"/metrics": "stoa_sql_connections", "/docs/keys": "user:info", "/docs/": "swagger", "/openapi.json": `"/v1/checkin"`, "/readyz": `"parts"`, "/healthz": "ok"} {
+	for path, want := range map[string]string{"/metrics": "stoa_sql_connections", "/docs/keys": "user:info", "/docs/": "swagger",
+		"/openapi.json": `"/v1/checkin"`, "/readyz": `"parts"`, "/healthz": "ok"} {
 		if got, text := get(path); got != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%s: got %d %.200s", path, got, text)
 		}
@@ -88,7 +89,8 @@ func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 	maria.Kill9(t)
 	eventually.True(t, "the database to be away", func() bool {
 		got := readyz()
-		return strings.HasPrefix(got, `200 {"status":"degraded"`) && strings.Contains(got, `{"name":"sql","ready":true,"degraded":"away since 20`) && strings.Contains(got, "connect")
+		return strings.HasPrefix(got, `200 {"status":"degraded"`) &&
+			strings.Contains(got, `{"name":"sql","ready":true,"degraded":"away since 20`) && strings.Contains(got, "connect")
 	})
 	maria.Restart(t)
 	eventually.True(t, "the database to be back", func() bool { return strings.HasPrefix(readyz(), `200 {"status":"ready"`) })

@@ -47,7 +47,8 @@ func newPair(t *testing.T) *pair {
 	if _, err := c.RequestCode(t.Context(), api.CodeRequest{Email: p.email, Purpose: api.PurposeRegister}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Register(t.Context(), api.RegisterRequest{Email: p.email, Code: p.nodes[0].Code(t, p.email), Name: "Ann", Password: "correct horse"}); err != nil {
+	if _, err := c.Register(t.Context(), api.RegisterRequest{Email: p.email, Code: p.nodes[0].Code(t, p.email), Name: "Ann",
+		Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -257,12 +258,14 @@ func TestWhatANodeStoredWhileItWasCutOffIsThereAfterItsEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		ann, bob := p.client(0, client.WithTokens(p.enter(0))), p.nodes[1].SignUp(t, "UTC")
-		if _, err := bob.ChangeChatSettings(t.Context(), api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(true)}); err != nil {
+		if _, err := bob.ChangeChatSettings(t.Context(),
+			api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		says := func() {
 			t.Helper()
-			if _, err := ann.Send(t.Context(), client.ChatWith(bob.Tokens().User.ID), api.Send{ClientID: ids.New[api.Send]().String(), Content: api.Content{Kind: api.MessageText, Text: "Hi"}}); err != nil {
+			if _, err := ann.Send(t.Context(), client.ChatWith(bob.Tokens().User.ID),
+				api.Send{ClientID: ids.New[api.Send]().String(), Content: api.Content{Kind: api.MessageText, Text: "Hi"}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -142,7 +142,8 @@ func TestFriendsSeeEachOtherComeAndGoOnEveryNode(t *testing.T) {
 			t.Errorf("bob's own: %+v, %v", mine, err)
 		}
 		online, err := c.at(1, ann).FriendsOnline(t.Context())
-		if err != nil || len(online.Users) != 1 || online.Users[0].User != id(c.people[bob]) || online.Users[0].Status != "busy" || online.Users[0].Version == 0 {
+		if err != nil || len(online.Users) != 1 || online.Users[0].User != id(c.people[bob]) || online.Users[0].Status != "busy" ||
+			online.Users[0].Version == 0 {
 			t.Errorf("friends on line: %+v, %v", online, err)
 		}
 	})
@@ -163,7 +164,8 @@ func TestWhoIsBackWithinFiveSecondsWasNeverAway(t *testing.T) {
 		}
 		c.wasTold(seen, 0, c.people[1], "online")
 		list, err := c.at(0, 1).Connections(t.Context())
-		if err != nil || len(list.Connections) != 1 || list.Connections[0].Device != c.people[1].Tokens().Device || list.Connections[0].Kind != api.ConnectionSocket {
+		if err != nil || len(list.Connections) != 1 || list.Connections[0].Device != c.people[1].Tokens().Device ||
+			list.Connections[0].Kind != api.ConnectionSocket {
 			t.Errorf("bob's connections are %+v, %v", list, err)
 		}
 	})
@@ -224,7 +226,8 @@ func TestOnlyFriendsWhoMaySeeAUserAreTold(t *testing.T) {
 				t.Errorf("who is no friend any more was told %q", got)
 			}
 		}
-		if got, err := c.at(0, ann).PresenceAndLastSeen(t.Context(), id(c.people[eve]), id(c.people[dan]), "nobody-at-all"[:12]); err != nil || fmt.Sprint(got.Users[0].LastSeen, got.Users[1].LastSeen, got.Users[2]) != "<nil> <nil> {nobody-at-al offline <nil> 0}" {
+		if got, err := c.at(0, ann).PresenceAndLastSeen(t.Context(), id(c.people[eve]), id(c.people[dan]), "nobody-at-all"[:12]); err != nil ||
+			fmt.Sprint(got.Users[0].LastSeen, got.Users[1].LastSeen, got.Users[2]) != "<nil> <nil> {nobody-at-al offline <nil> 0}" {
 			t.Errorf("strangers: %+v, %v", got, err)
 		}
 	})

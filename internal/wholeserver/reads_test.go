@@ -33,8 +33,10 @@ func TestGET_WritesNothingToSQL(t *testing.T) {
 		token := w.ann.AccessToken
 		link := parse[api.GroupLink](t, w.must("POST", "/v1/groups/"+w.belongs["group"]+"/links", token, api.GroupLinkNew{Hours: 1}))
 		roomLink := parse[api.RoomLink](t, w.must("POST", "/v1/rooms/"+w.belongs["room"]+"/links", token, api.RoomLinkNew{Hours: 1}))
-		values := map[string]string{"path.link": link.ID, "path.chat": w.belongs["group chat"], "path.item": w.belongs["room item"], "path.board": "streak",
-			"path.year": "2000", "path.month": "1", "path.seq": "1", "path.size": "64", "query.ids": w.ann.User.ID, "query.users": w.ann.User.ID, "query.q": "hidden", "query.id": w.ann.User.ID,
+		values := map[string]string{"path.link": link.ID, "path.chat": w.belongs["group chat"], "path.item": w.belongs["room item"],
+			"path.board": "streak",
+			"path.year":  "2000", "path.month": "1", "path.seq": "1", "path.size": "64", "query.ids": w.ann.User.ID, "query.users": w.ann.User.ID,
+			"query.q": "hidden", "query.id": w.ann.User.ID,
 			"GET /v1/friends/{user} path.user": w.belongs["friend"], "GET /v1/room-links/{link} path.link": roomLink.ID}
 		bubble.Sleep(time.Minute) // jobs settle
 		before := w.everything()

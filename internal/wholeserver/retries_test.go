@@ -116,17 +116,21 @@ func TestNoAnswerThatIsKeptHasWhatWasTakenBack(t *testing.T) {
 		c := newCircle(t, 2)
 		ann, bob := c.people[0], c.people[1]
 		const text = "Nobody knows that but you"
-		sent, err := bob.Send(t.Context(), client.ChatWith(id(ann)), api.Send{ClientID: "1", Content: api.Content{Kind: api.MessageText, Text: text}})
+		sent, err := bob.Send(t.Context(), client.ChatWith(id(ann)),
+			api.Send{ClientID: "1", Content: api.Content{Kind: api.MessageText, Text: text}})
 		c.must(err)
-		for what, react := range map[string]func(ctx context.Context, chat string, seq int64, emoji string) (api.Message, error){"react": ann.React, "unreact": ann.Unreact} {
+		for what, react := range map[string]func(ctx context.Context, chat string, seq int64,
+			emoji string) (api.Message, error){"react": ann.React, "unreact": ann.Unreact} {
 			m, err := react(client.WithKey(t.Context(), what), client.ChatWith(id(bob)), sent.Seq, "👍")
 			if err != nil || m.Content.Text != text {
 				t.Fatalf("%s: got %+v, %v", what, m, err)
 			}
 		}
 		c.must(bob.RecallMessage(t.Context(), client.ChatWith(id(ann)), sent.Seq))
-		for what, react := range map[string]func(ctx context.Context, chat string, seq int64, emoji string) (api.Message, error){"react": ann.React, "unreact": ann.Unreact} {
-			if m, err := react(client.WithKey(t.Context(), what), client.ChatWith(id(bob)), sent.Seq, "👍"); client.CodeOf(err) != "message.recalled" {
+		for what, react := range map[string]func(ctx context.Context, chat string, seq int64,
+			emoji string) (api.Message, error){"react": ann.React, "unreact": ann.Unreact} {
+			if m, err := react(client.WithKey(t.Context(), what), client.ChatWith(id(bob)), sent.Seq,
+				"👍"); client.CodeOf(err) != "message.recalled" {
 				t.Errorf("%s again: got %+v, %v, want message.recalled", what, m, err)
 			}
 		}

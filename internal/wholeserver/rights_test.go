@@ -327,7 +327,8 @@ func friendship(r *rights) (func() error, tries) {
 		},
 		"friendship.upload": func() error {
 			at++
-			resp := r.tus(1, bob, "PATCH", "/v1/transfers/"+offer.ID+"/upload", strings.NewReader("a"), "Content-Type", offsetOctets, "Upload-Offset", fmt.Sprint(at-1))
+			resp := r.tus(1, bob, "PATCH", "/v1/transfers/"+offer.ID+"/upload", strings.NewReader("a"), "Content-Type", offsetOctets,
+				"Upload-Offset", fmt.Sprint(at-1))
 			if resp.StatusCode != http.StatusNoContent {
 				return &client.Error{Status: resp.StatusCode}
 			}
@@ -366,7 +367,8 @@ func block(r *rights) (func() error, tries) {
 		"block.typing":            typing.brings(api.EventChatTyping, func() error { return there.Typing(ctx, client.ChatWith(id(ann)), true) }),
 		"block.upload": func() error {
 			at++
-			resp := r.tus(1, bob, "PATCH", "/v1/transfers/"+offer.ID+"/upload", strings.NewReader("a"), "Content-Type", offsetOctets, "Upload-Offset", fmt.Sprint(at-1))
+			resp := r.tus(1, bob, "PATCH", "/v1/transfers/"+offer.ID+"/upload", strings.NewReader("a"), "Content-Type", offsetOctets,
+				"Upload-Offset", fmt.Sprint(at-1))
 			if resp.StatusCode != http.StatusNoContent {
 				return &client.Error{Status: resp.StatusCode}
 			}
@@ -477,7 +479,10 @@ func roomPlace(r *rights) (func() error, tries) {
 	link, err := bob.NewRoomLink(ctx, room, api.RoomLinkNew{})
 	r.must(err)
 	return func() error { return r.ann.KickFromRoom(ctx, room, id(bob)) }, tries{
-		"room.channel":   r.wire(bob.Tokens().AccessToken, api.RoomChannel(room)).brings(api.EventRoomSaid, func() error { _, err := r.ann.SayInRoom(ctx, room, "Hello"); return err }),
+		"room.channel": r.wire(bob.Tokens().AccessToken, api.RoomChannel(room)).brings(api.EventRoomSaid, func() error {
+			_, err := r.ann.SayInRoom(ctx, room, "Hello")
+			return err
+		}),
 		"room.scene":     func() error { _, err := there.RoomScene(ctx, room); return err },
 		"room.chat":      func() error { _, err := there.RoomChat(ctx, room, 0, 10); return err },
 		"room.say":       func() error { _, err := there.SayInRoom(ctx, room, "Hello"); return err },
@@ -503,8 +508,11 @@ func roomGuest(r *rights) (func() error, tries) {
 	source, err := guest.RoomItemSource(ctx, room, item.ID)
 	r.must(err)
 	return func() error { _, err := r.ann.UpdateRoom(ctx, room, api.RoomUpdate{Guests: new(false)}); return err }, tries{
-		"guest.token":     func() error { _, err := guest.RoomScene(ctx, room); return err },
-		"guest.channel":   r.wire(place.Token, api.RoomChannel(room)).brings(api.EventRoomSaid, func() error { _, err := r.ann.SayInRoom(ctx, room, "Hello"); return err }),
+		"guest.token": func() error { _, err := guest.RoomScene(ctx, room); return err },
+		"guest.channel": r.wire(place.Token, api.RoomChannel(room)).brings(api.EventRoomSaid, func() error {
+			_, err := r.ann.SayInRoom(ctx, room, "Hello")
+			return err
+		}),
 		"guest.file-link": r.fetch(source.URL),
 	}
 }
@@ -533,7 +541,8 @@ func roomPermission(r *rights) (func() error, tries) {
 		"permission.control": func() error {
 			state, err := r.ann.Playback(ctx, room)
 			r.must(err)
-			_, err = there.Command(ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackLoad, Item: item.ID})
+			_, err = there.Command(ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackLoad,
+				Item: item.ID})
 			return err
 		},
 		"permission.playlist": func() error {

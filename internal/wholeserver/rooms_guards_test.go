@@ -33,7 +33,8 @@ func (c *circle) openRoom() (room string, state api.Playback) {
 	c.must(err)
 	state, err = ann.Playback(ctx, room)
 	c.must(err)
-	state, err = ann.Command(ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackLoad, Item: item.ID})
+	state, err = ann.Command(ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackLoad,
+		Item: item.ID})
 	c.must(err)
 	return room, state
 }
@@ -208,7 +209,9 @@ func TestASubscriptionEndsForWhoIsOutOfTheRoom(t *testing.T) {
 // Messages sent during an outage of Redis reach the other node's viewers, or the viewers are asked to load the scene
 // again.
 func TestViewersAreToldWhereEventsMayBeMissing(t *testing.T) {
-	for name, back := range map[string]func(*circle){"with its keys": func(c *circle) { c.memory.Restart() }, "empty": func(c *circle) { c.memory.RestartEmpty() }} {
+	for name, back := range map[string]func(*circle){"with its keys": func(c *circle) {
+		c.memory.Restart()
+	}, "empty": func(c *circle) { c.memory.RestartEmpty() }} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				c := newCircle(t, 2)
@@ -245,7 +248,9 @@ func TestViewersAreToldWhereEventsMayBeMissing(t *testing.T) {
 // During an outage of Redis, the playback is read from the checkpoint, and commands are refused. No reader gets an
 // older register after a newer one. Afterwards everything works again, with or without Redis's keys.
 func TestPlaybackWhileRedisIsAway(t *testing.T) {
-	for name, back := range map[string]func(*circle){"with its keys": func(c *circle) { c.memory.Restart() }, "empty": func(c *circle) { c.memory.RestartEmpty() }} {
+	for name, back := range map[string]func(*circle){"with its keys": func(c *circle) {
+		c.memory.Restart()
+	}, "empty": func(c *circle) { c.memory.RestartEmpty() }} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				c := newCircle(t, 2)
@@ -317,7 +322,8 @@ func TestPlaybackWhileRedisIsAway(t *testing.T) {
 					old := state
 					state = newest
 					if name == "empty" {
-						for _, cmd := range []api.PlaybackCommand{{Generation: old.Generation, Version: old.Version}, {Generation: old.Generation, Version: state.Version}, {Generation: state.Generation + 1, Version: state.Version}} {
+						for _, cmd := range []api.PlaybackCommand{{Generation: old.Generation, Version: old.Version},
+							{Generation: old.Generation, Version: state.Version}, {Generation: state.Generation + 1, Version: state.Version}} {
 							cmd.Do = api.PlaybackPlay
 							if _, err := ann.Command(ctx, room, cmd); client.CodeOf(err) != "room.playback_changed" {
 								t.Errorf("a command of generation %d, of %d: %v", cmd.Generation, state.Generation, err)
@@ -374,7 +380,8 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 					continue
 				}
 				for _, who := range []string{user, id(ann)} {
-					r := o.request(t, map[string]any{"path.room": rooms[room], "path.item": items[room], "path.user": who, "body.user": who, "body.item": items[room]})
+					r := o.request(t, map[string]any{"path.room": rooms[room], "path.item": items[room], "path.user": who, "body.user": who,
+						"body.item": items[room]})
 					r.token = guest.Token
 					if a := w.send(r); a.ok() {
 						done = append(done, o.id)
@@ -390,14 +397,16 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 		if got := tried(1, other.Me.ID); !slices.Equal(got, []string{"rooms.clock"}) {
 			t.Errorf("outside its room a guest's token did %q", got)
 		}
-		want := []string{"rooms.buffering", "rooms.chat", "rooms.clock", "rooms.danmaku", "rooms.get", "rooms.members", "rooms.online", "rooms.playback", "rooms.playlist", "rooms.say", "rooms.scene", "rooms.shoot", "rooms.source"}
+		want := []string{"rooms.buffering", "rooms.chat", "rooms.clock", "rooms.danmaku", "rooms.get", "rooms.members", "rooms.online",
+			"rooms.playback", "rooms.playlist", "rooms.say", "rooms.scene", "rooms.shoot", "rooms.source"}
 		if got := tried(0, guest.Me.ID); !slices.Equal(got, want) {
 			t.Errorf("in its room a guest's token did\n%q, want\n%q", got, want)
 		}
 		sock := (&frames{Server: w.Server}).open(t, "")
 		sock.connect(guest.Token)
 		for channel, want := range map[string]string{
-			api.RoomChannel(rooms[0]): "2 ok", api.RoomChannel(rooms[1]): "2 error 103 permission denied", id(ann): "2 error 103 permission denied", other.Me.ID: "2 error 103 permission denied",
+			api.RoomChannel(rooms[0]): "2 ok", api.RoomChannel(rooms[1]): "2 error 103 permission denied", id(ann): "2 error 103 permission denied",
+			other.Me.ID:                "2 error 103 permission denied",
 			api.GroupChannel(rooms[0]): "2 error 103 permission denied",
 		} {
 			sock.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+channel+`"}}`)
@@ -405,7 +414,8 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 				t.Errorf("a guest subscribes to %s: %s, want %s", channel, got, want)
 			}
 		}
-		for method, data := range map[string]string{"rooms.say": `{"path":{"room":"` + rooms[1] + `"},"body":{"text":"Hi"}}`, "rooms.create": `{"body":{"name":"Mine"}}`, "me.get": `{}`, "rooms.join": `{"path":{"room":"` + rooms[1] + `"},"body":{}}`} {
+		for method, data := range map[string]string{"rooms.say": `{"path":{"room":"` + rooms[1] + `"},"body":{"text":"Hi"}}`,
+			"rooms.create": `{"body":{"name":"Mine"}}`, "me.get": `{}`, "rooms.join": `{"path":{"room":"` + rooms[1] + `"},"body":{}}`} {
 			sock.say(websocket.MessageText, rpc(3, method, data))
 			if got := sock.hear(); !strings.HasPrefix(got, "3 error 40") {
 				t.Errorf("a guest calls %s: %s", method, got)

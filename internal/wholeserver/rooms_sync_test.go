@@ -85,7 +85,8 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 			cl := c.at(i%2, i)
 			_, err := cl.JoinRoom(ctx, room, api.RoomJoin{})
 			c.must(err)
-			p := &player{skew: time.Duration(i-players/2) * 400 * time.Millisecond, pushes: rand.New(rand.NewPCG(uint64(i), 1)), calls: rand.New(rand.NewPCG(uint64(i), 2)), moved: time.Now()}
+			p := &player{skew: time.Duration(i-players/2) * 400 * time.Millisecond, pushes: rand.New(rand.NewPCG(uint64(i), 1)),
+				calls: rand.New(rand.NewPCG(uint64(i), 2)), moved: time.Now()}
 			p.sync.Drift, p.sync.Jump = time.Duration(made.Room.Drift)*time.Millisecond, time.Duration(made.Room.Jump)*time.Millisecond
 			all[i] = p
 			w := c.watch(i%2, cl.Tokens().AccessToken, room)
@@ -98,7 +99,8 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 							Push struct{ Pub struct{ Data roomPush } }
 						}
 						var state api.Playback
-						if json.Unmarshal([]byte(line), &push) == nil && push.Push.Pub.Data.Type == api.EventRoomPlayback && json.Unmarshal(push.Push.Pub.Data.Data, &state) == nil {
+						if json.Unmarshal([]byte(line), &push) == nil && push.Push.Pub.Data.Type == api.EventRoomPlayback &&
+							json.Unmarshal(push.Push.Pub.Data.Data, &state) == nil {
 							p.mu.Lock()
 							p.sync.Take(state)
 							p.mu.Unlock()
@@ -183,7 +185,8 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 		if p99 := off[len(off)*99/100]; p99 > 100*time.Millisecond {
 			t.Errorf("p99 of how far players are apart is %s, want at most 100ms", p99)
 		}
-		if want := time.Duration(state.Position)*time.Millisecond + time.Since(time.UnixMilli(state.ServerTime)); (all[0].position - want).Abs() > 150*time.Millisecond {
+		if want := time.Duration(state.Position)*time.Millisecond +
+			time.Since(time.UnixMilli(state.ServerTime)); (all[0].position - want).Abs() > 150*time.Millisecond {
 			t.Errorf("all are at %s, and the room is at %s", all[0].position, want)
 		}
 		t.Logf("p50 %s, p99 %s, max %s", off[len(off)/2], off[len(off)*99/100], off[len(off)-1])

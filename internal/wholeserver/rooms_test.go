@@ -114,7 +114,8 @@ func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 		if _, err := visitor.Friends(ctx, "", "", 0); client.CodeOf(err) != "auth.caller" {
 			t.Errorf("a guest reads friends: %v", err)
 		}
-		annSees, bobSees, guestSees := c.watch(0, ann.Tokens().AccessToken, room), c.watch(1, bob.Tokens().AccessToken, room), c.watch(1, guest.Token, room)
+		annSees, bobSees, guestSees := c.watch(0, ann.Tokens().AccessToken, room), c.watch(1, bob.Tokens().AccessToken, room),
+			c.watch(1, guest.Token, room)
 		annSees.types()
 		bobSees.types()
 		guestSees.types()
@@ -143,7 +144,8 @@ func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 		if state.Position < 9990 || state.Position > 10_010 || !state.Paused {
 			t.Errorf("after ten seconds it was at %d", state.Position)
 		}
-		if _, err := ann.Command(ctx, room, api.PlaybackCommand{Do: api.PlaybackPlay, Generation: state.Generation, Version: state.Version - 1}); client.CodeOf(err) != "room.playback_changed" {
+		if _, err := ann.Command(ctx, room, api.PlaybackCommand{Do: api.PlaybackPlay, Generation: state.Generation,
+			Version: state.Version - 1}); client.CodeOf(err) != "room.playback_changed" {
 			t.Errorf("a command on an old state: %v", err)
 		}
 		c.must(do(ann, api.PlaybackCommand{Do: api.PlaybackSeek, Position: 60_000}))
@@ -162,7 +164,8 @@ func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 		if err != nil || line.Seq != 1 || line.Name != "Visitor" {
 			t.Errorf("said %+v, %v", line, err)
 		}
-		shot, err := bob.Shoot(ctx, room, api.DanmakuNew{Text: "Wow", Item: item.ID, Position: 60_500, Color: 0xff8800, Mode: api.DanmakuTop, Size: "large"})
+		shot, err := bob.Shoot(ctx, room, api.DanmakuNew{Text: "Wow", Item: item.ID, Position: 60_500, Color: 0xff8800, Mode: api.DanmakuTop,
+			Size: "large"})
 		c.must(err)
 		if got := annSees.types(); got != "said danmaku" {
 			t.Errorf("ann saw %s", got)

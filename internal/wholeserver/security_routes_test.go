@@ -30,8 +30,10 @@ import (
 
 // public lists the operations that need no token. A new entry needs a decision.
 var public = []string{
-	"GET /v1/avatars/{avatar}/{size}", "POST /v1/auth/codes", "POST /v1/auth/email/undo", "POST /v1/auth/jwt", "POST /v1/auth/login", "POST /v1/auth/password", "POST /v1/auth/refresh", "POST /v1/auth/register",
-	"GET /v1/files/{link}", "GET /v1/group-pictures/{picture}/{size}", "GET /v1/room-links/{link}", "GET /v1/server", "POST /v1/rooms/{room}/guests",
+	"GET /v1/avatars/{avatar}/{size}", "POST /v1/auth/codes", "POST /v1/auth/email/undo", "POST /v1/auth/jwt", "POST /v1/auth/login",
+	"POST /v1/auth/password", "POST /v1/auth/refresh", "POST /v1/auth/register",
+	"GET /v1/files/{link}", "GET /v1/group-pictures/{picture}/{size}", "GET /v1/room-links/{link}", "GET /v1/server",
+	"POST /v1/rooms/{room}/guests",
 }
 
 func TestEveryOperationButTheListedNeedsAToken(t *testing.T) {
@@ -170,7 +172,8 @@ func TestGet_ChangesNothing(t *testing.T) {
 
 // known lists, with the tables, the operations of another user that may rightly create or change rows of ann's.
 var known = map[string][]string{
-	"POST /v1/friends/requests": {"friend_requests", "friend_lists", "notices", "notice_lists"}, // lists are locked and versioned by their rows
+	// lists are locked and versioned by their rows
+	"POST /v1/friends/requests": {"friend_requests", "friend_lists", "notices", "notice_lists"},
 	"PUT /v1/blocks/{user}":     {"blocks", "friend_lists"},
 }
 
@@ -212,9 +215,11 @@ func TestNobodyReachesWhatIsSomebodyElses(t *testing.T) {
 		after := w.rows().of(w.owned()...)
 		for _, row := range append(before.without(after), after.without(before)...) {
 			table, _, _ := strings.Cut(row, ":")
-			own := !before[row] && slices.Contains([]string{"users", "idempotency_keys", "chat_groups", "rooms", "streams"}, table) || // mal's own input
+			// mal's own input
+			own := !before[row] && slices.Contains([]string{"users", "idempotency_keys", "chat_groups", "rooms", "streams"}, table) ||
 				!before[row] && o.String() == "POST /v1/groups" && slices.Contains([]string{"conversations", "messages"}, table) ||
-				!before[row] && o.String() == "POST /v1/transfers" && table == "transfers" && strings.Contains(row, " receiver= ") // an upload of mal's own with that name
+				// an upload of mal's own with that name
+				!before[row] && o.String() == "POST /v1/transfers" && table == "transfers" && strings.Contains(row, " receiver= ")
 			if !own && !slices.Contains(known[o.String()], table) {
 				t.Errorf("%s by somebody else changed what is ann's: %s", o, row)
 			}
@@ -241,7 +246,8 @@ func mayHear(o op, kind string, said []string) []string {
 
 // shown lists the paths whose identifiers are meant for other users.
 var shown = map[string]bool{
-	"/v1/users/{user}": true, "/v1/blocks/{user}": true, "/v1/cards/{token}": true, "/v1/avatars/{avatar}/{size}": true, "/v1/group-pictures/{picture}/{size}": true,
+	"/v1/users/{user}": true, "/v1/blocks/{user}": true, "/v1/cards/{token}": true, "/v1/avatars/{avatar}/{size}": true,
+	"/v1/group-pictures/{picture}/{size}": true,
 }
 
 // looksLikeNothing expects the same response for a resource of ann's as for an unknown identifier, so that users cannot
@@ -264,7 +270,8 @@ func (w *world) leaksNothing(o op, what string, a answer, said ...string) {
 	for _, s := range said {
 		a.body = strings.ReplaceAll(a.body, s, "")
 	}
-	for _, secret := range []string{hidden, annZone, w.ann.AccessToken, w.ann.RefreshToken, w.belongs["other device"], w.belongs["blocked"], w.belongs["token"]} {
+	for _, secret := range []string{hidden, annZone, w.ann.AccessToken, w.ann.RefreshToken, w.belongs["other device"], w.belongs["blocked"],
+		w.belongs["token"]} {
 		if strings.Contains(strings.ToLower(a.body), strings.ToLower(secret)) {
 			w.t.Errorf("%s, where %s, told somebody else %q:\n%s", o, what, secret, a.body)
 		}
@@ -275,10 +282,12 @@ func (w *world) leaksNothing(o op, what string, a answer, said ...string) {
 func (w *world) annSees(t *testing.T) {
 	t.Helper()
 	seen := ""
-	for _, path := range []string{"/v1/me", "/v1/sessions", "/v1/friends", "/v1/friends/requests", "/v1/friends/requests?box=out", "/v1/blocks", "/v1/me/card"} {
+	for _, path := range []string{"/v1/me", "/v1/sessions", "/v1/friends", "/v1/friends/requests", "/v1/friends/requests?box=out",
+		"/v1/blocks", "/v1/me/card"} {
 		seen += w.must("GET", path, w.ann.AccessToken, nil).body
 	}
-	for _, secret := range []string{w.ann.email, annZone, "the hidden device", "the hidden remark", "the hidden answer", "the hidden question", w.belongs["blocked"], w.belongs["token"]} {
+	for _, secret := range []string{w.ann.email, annZone, "the hidden device", "the hidden remark", "the hidden answer", "the hidden question",
+		w.belongs["blocked"], w.belongs["token"]} {
 		if !strings.Contains(seen, secret) {
 			t.Errorf("ann herself does not see %q", secret)
 		}
@@ -298,7 +307,8 @@ var serverOwned = map[string]any{
 	"admin": true, "is_admin": true, "role": "admin", "roles": []string{"admin"}, "verified": true,
 	"banned": false, "banned_until": 0, "erased": nil, "deleted": false, "created": "2020-01-01T00:00:00Z", "state": "accepted",
 	"password_hash": "x", "email_key": "x", "access_token": "x", "token": "x", "device_id": "AAAAAAAAAAAA",
-	"version": 99, "since": "2020-01-01T00:00:00Z", "expires": "2099-01-01T00:00:00Z", "__proto__": map[string]any{"admin": true}, "constructor": 1,
+	"version": 99, "since": "2020-01-01T00:00:00Z", "expires": "2099-01-01T00:00:00Z", "__proto__": map[string]any{"admin": true},
+	"constructor": 1,
 }
 
 func TestAFieldThatAnOperationDoesNotTakeIsRefusedByName(t *testing.T) {
@@ -369,12 +379,17 @@ func (w *world) closed(o op, where string, s *schema, depth int) {
 
 // hostile lists texts with a meaning in SQL, Redis, keys, paths, pages or terminals.
 var hostile = []string{
-	`' OR '1'='1`, `' OR 1=1 -- `, `"; DROP TABLE users; --`, `1); DELETE FROM sessions; --`, `\' OR 1=1 #`, `' UNION SELECT email, name FROM users --`,
+	`' OR '1'='1`, `' OR 1=1 -- `, `"; DROP TABLE users; --`, `1); DELETE FROM sessions; --`, `\' OR 1=1 #`,
+	`' UNION SELECT email, name FROM users --`,
 	`%`, `_`, `%' ESCAPE '!`, `?`, `?0`, `{{uid}}`, `{user}`, `}`, `user:info:*`, `a:b:c`, `[a-z]*`, `:`, `*`, "%00", `\x00`,
-	"\x00", "a\x00b", "\r\nSET x 1\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "a\nb", "\u2028", "\ufeff", "\u202egnp.exe", "\u200b", "é\u0301\u0301\u0301", "\U0001F468\u200d\U0001F469",
-	`../../../../etc/passwd`, `..\..\windows`, `/etc/passwd`, `file:///etc/passwd`, `http://127.0.0.1:1/`, "${jndi:ldap://127.0.0.1:1/a}", `{{7*7}}`, `$(reboot)`, "`reboot`",
-	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `javascript:alert(1)`, "\x1b[31mred\x1b[0m", `null`, `undefined`, `NaN`, `-1`, `1e309`, `0x10`, `9223372036854775808`,
-	"", " ", strings.Repeat("A", 300), strings.Repeat("é", 128), strings.Repeat("a@", 130), strings.Repeat("(", 60), "a@b", "a@b\r\nBcc: all@example.org", `"a b"@example.org`, "a@[127.0.0.1]", "\xff\xfe",
+	"\x00", "a\x00b", "\r\nSET x 1\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "a\nb", "\u2028", "\ufeff", "\u202egnp.exe", "\u200b",
+	"é\u0301\u0301\u0301", "\U0001F468\u200d\U0001F469",
+	`../../../../etc/passwd`, `..\..\windows`, `/etc/passwd`, `file:///etc/passwd`, `http://127.0.0.1:1/`, "${jndi:ldap://127.0.0.1:1/a}",
+	`{{7*7}}`, `$(reboot)`, "`reboot`",
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `javascript:alert(1)`, "\x1b[31mred\x1b[0m", `null`, `undefined`, `NaN`,
+	`-1`, `1e309`, `0x10`, `9223372036854775808`,
+	"", " ", strings.Repeat("A", 300), strings.Repeat("é", 128), strings.Repeat("a@", 130), strings.Repeat("(", 60), "a@b",
+	"a@b\r\nBcc: all@example.org", `"a b"@example.org`, "a@[127.0.0.1]", "\xff\xfe",
 }
 
 // TestNoTextReachesAnythingButItsPlace puts texts that are hostile to SQL and Redis into every text of every operation.
@@ -465,8 +480,10 @@ func TestNoOperationFailsWhileRedisIsAway(t *testing.T) {
 				need = append(need, o.String()+" "+a.code())
 			}
 		}
-		if want := []string{"POST /v1/rooms/{room}/playback room.state_away", "POST /v1/streams/{stream}/stop live.state_away", "GET /v1/streams/{stream}/viewers live.state_away",
-			"POST /v1/streams/{stream}/whep live.no_media", "POST /v1/streams/{stream}/whip live.no_media", "DELETE /v1/streams/{stream}/whip/{session} live.state_away"}; !slices.Equal(need, want) {
+		if want := []string{"POST /v1/rooms/{room}/playback room.state_away", "POST /v1/streams/{stream}/stop live.state_away",
+			"GET /v1/streams/{stream}/viewers live.state_away",
+			"POST /v1/streams/{stream}/whep live.no_media", "POST /v1/streams/{stream}/whip live.no_media",
+			"DELETE /v1/streams/{stream}/whip/{session} live.state_away"}; !slices.Equal(need, want) {
 			t.Errorf("these need Redis: %q, want %q", need, want)
 		}
 		if done < len(w.ops)/3 {
@@ -482,10 +499,14 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 	w.populate()
 	bodies := map[string]string{
 		"no JSON": `{"a"`, "nothing but spaces": "   ", "a list": `[]`, "a text": `"x"`, "null": `null`, "a number": `1`,
-		"two values": `{}{}`, "garbage behind": `{} x`, "a byte order mark": "\ufeff{}", "UTF-16": "\xff\xfe{\x00}\x00", "not UTF-8": "{\"a\":\"\xff\"}",
-		"a name twice": `{"a":1,"a":2}`, "a huge number": `{"a":1e999}`, "deep lists": `{"a":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
-		"deep objects": strings.Repeat(`{"a":`, 5_000) + "1" + strings.Repeat("}", 5_000), "a NUL": "{\"a\":\"\x00\"}", "a comment": `{/* */}`, "single quotes": `{'a':1}`,
-		"a comma too many": `{"a":1,}`, "NaN": `{"a":NaN}`, "a form": `email=a&password=b`, "XML": `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><x>&e;</x>`,
+		"two values": `{}{}`, "garbage behind": `{} x`, "a byte order mark": "\ufeff{}", "UTF-16": "\xff\xfe{\x00}\x00",
+		"not UTF-8":    "{\"a\":\"\xff\"}",
+		"a name twice": `{"a":1,"a":2}`, "a huge number": `{"a":1e999}`, "deep lists": `{"a":` + strings.Repeat("[", 20_000) +
+			strings.Repeat("]", 20_000) + `}`,
+		"deep objects": strings.Repeat(`{"a":`, 5_000) + "1" + strings.Repeat("}", 5_000), "a NUL": "{\"a\":\"\x00\"}", "a comment": `{/* */}`,
+		"single quotes":    `{'a':1}`,
+		"a comma too many": `{"a":1,}`, "NaN": `{"a":NaN}`, "a form": `email=a&password=b`,
+		"XML": `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><x>&e;</x>`,
 	}
 	for _, o := range w.ops {
 		if o.media == "" {
@@ -504,8 +525,10 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 				w.oddly(o, field)
 			}
 		}
-		kinds := []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/html", "application/xml",
-			"application/json; charset=utf-16", "application/jsonp", "application/json, text/plain", "application/problem+json", "image/svg+xml", "\"", "*/*"}
+		kinds := []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/html",
+			"application/xml",
+			"application/json; charset=utf-16", "application/jsonp", "application/json, text/plain", "application/problem+json", "image/svg+xml",
+			"\"", "*/*"}
 		if strings.HasPrefix(o.path, "/v1/service/") { // a user is refused earlier
 			kinds = nil
 		}
@@ -513,7 +536,8 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 			r := o.request(t, nil)
 			r.media = media
 			isPicture := !o.json() && strings.HasPrefix(media, "image/") // accepted until its bytes are checked
-			if a := w.asMal(r); a.status != http.StatusUnsupportedMediaType && (!isPicture || a.status != http.StatusUnprocessableEntity && a.status != http.StatusNotFound) {
+			if a := w.asMal(r); a.status != http.StatusUnsupportedMediaType &&
+				(!isPicture || a.status != http.StatusUnprocessableEntity && a.status != http.StatusNotFound) {
 				t.Errorf("%s as %q: got %d %s", o, media, a.status, a.body)
 			}
 		}
@@ -534,13 +558,15 @@ func (w *world) oddly(o op, field string) {
 	s := o.body.Properties[field]
 	v := jsonOf(w.t, place{"body", field, s}.fits())
 	bodies := []string{fmt.Sprintf(`{%q:%s,%q:%s}`, field, v, field, v)}
-	for kind, wrong := range map[string]string{"string": `"` + "x" + `"`, "integer": "1.5", "boolean": "true", "object": `{"$ne":""}`, "array": `["a"]`} {
+	for kind, wrong := range map[string]string{"string": `"` + "x" + `"`, "integer": "1.5", "boolean": "true", "object": `{"$ne":""}`,
+		"array": `["a"]`} {
 		if !s.is(kind) && (kind != "integer" || !s.is("number")) {
 			bodies = append(bodies, fmt.Sprintf(`{%q:%s}`, field, wrong))
 		}
 	}
 	if s.is("integer") {
-		bodies = append(bodies, fmt.Sprintf(`{%q:1e999}`, field), fmt.Sprintf(`{%q:99999999999999999999}`, field), fmt.Sprintf(`{%q:-9223372036854775809}`, field))
+		bodies = append(bodies, fmt.Sprintf(`{%q:1e999}`, field), fmt.Sprintf(`{%q:99999999999999999999}`, field),
+			fmt.Sprintf(`{%q:-9223372036854775809}`, field))
 	}
 	for _, body := range bodies {
 		r := o.request(w.t, nil)
@@ -598,7 +624,8 @@ func TestMethodsThatARouteDoesNotHaveAreRefused(t *testing.T) {
 				continue
 			}
 			a := w.send(request{method: method, path: path, token: w.mal.AccessToken, media: "application/json", body: strings.NewReader("{}")})
-			if a.status != http.StatusMethodNotAllowed && a.status != http.StatusNotFound || method == "TRACE" && strings.Contains(a.body, w.mal.AccessToken) {
+			if a.status != http.StatusMethodNotAllowed && a.status != http.StatusNotFound || method == "TRACE" &&
+				strings.Contains(a.body, w.mal.AccessToken) {
 				t.Errorf("%s %s: got %d %s", method, path, a.status, a.body)
 			}
 		}
@@ -641,7 +668,8 @@ func TestAKeyOfSomebodyElseReplaysNothing(t *testing.T) {
 		if a := again(w.signUp("second", "", "").AccessToken); a.header.Get("Idempotency-Replayed") != "" {
 			t.Errorf("%s: another user got the first one's answer: %s", o, a.body)
 		}
-		if a := w.json("DELETE", "/v1/sessions", first.AccessToken, nil); a.status != http.StatusNoContent && a.status != http.StatusUnauthorized {
+		if a := w.json("DELETE", "/v1/sessions", first.AccessToken, nil); a.status != http.StatusNoContent &&
+			a.status != http.StatusUnauthorized {
 			t.Fatalf("log-out: got %d %s", a.status, a.body)
 		}
 		if a := again(first.AccessToken); a.status != http.StatusUnauthorized {
@@ -671,10 +699,14 @@ func TestAnImageBombIsRefused(t *testing.T) {
 	}
 	before := w.rows()
 	for name, data := range map[string][]byte{
-		"50,000 a side": huge(50_000), "2³¹ a side": huge(1<<31 - 1), "no side": huge(0), "5,001 a side": square(t, 5_001), "cut off": square(t, 70)[:60],
-		"a GIF of 65,535 a side": []byte("GIF89a\xff\xff\xff\xff\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\xff\xff\xff\xff\x00\x02\x02D\x01\x00;"),
-		"an SVG":                 []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`), "a page": []byte("<!doctype html><script>alert(1)</script>"),
-		"a GIF that is a script": []byte("GIF89a/*;*/=alert(1)"), "nothing but a signature": []byte("\x89PNG\r\n\x1a\n"), "a TIFF": []byte("II*\x00\x08\x00\x00\x00"), "a ZIP": []byte("PK\x03\x04"),
+		"50,000 a side": huge(50_000), "2³¹ a side": huge(1<<31 - 1), "no side": huge(0), "5,001 a side": square(t, 5_001),
+		"cut off": square(t, 70)[:60],
+		"a GIF of 65,535 a side": []byte("GIF89a\xff\xff\xff\xff\x80\x00\x00\x00\x00\x00\xff\xff\xff," +
+			"\x00\x00\x00\x00\xff\xff\xff\xff\x00\x02\x02D\x01\x00;"),
+		"an SVG":                 []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`),
+		"a page":                 []byte("<!doctype html><script>alert(1)</script>"),
+		"a GIF that is a script": []byte("GIF89a/*;*/=alert(1)"), "nothing but a signature": []byte("\x89PNG\r\n\x1a\n"),
+		"a TIFF": []byte("II*\x00\x08\x00\x00\x00"), "a ZIP": []byte("PK\x03\x04"),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -688,9 +720,11 @@ func TestAnImageBombIsRefused(t *testing.T) {
 	if changed := w.rows().without(before); len(changed) > 0 {
 		t.Errorf("what was refused is stored: %.300s", strings.Join(changed, "\n"))
 	}
-	put := w.send(request{method: "PUT", path: "/v1/me/avatar", media: "image/gif", token: w.mal.AccessToken, body: strings.NewReader(string(square(t, 70)) + "<script>alert(1)</script>")})
+	put := w.send(request{method: "PUT", path: "/v1/me/avatar", media: "image/gif", token: w.mal.AccessToken,
+		body: strings.NewReader(string(square(t, 70)) + "<script>alert(1)</script>")})
 	got := w.send(request{method: "GET", path: "/v1/avatars/" + parse[api.Avatar](t, put).Avatar + "/64"})
-	if media := got.header.Get("Content-Type"); !got.ok() || strings.Contains(got.body, "script") || media != "image/jpeg" && media != "image/png" {
+	if media := got.header.Get("Content-Type"); !got.ok() || strings.Contains(got.body, "script") || media != "image/jpeg" &&
+		media != "image/png" {
 		t.Errorf("a picture with something behind it is shown as %d %v", got.status, got.header)
 	}
 }

@@ -148,7 +148,8 @@ func TestPasswordsAreNotGuessedFromManyAddresses(t *testing.T) {
 		if looked != 50 || last.code() != "auth.locked" || last.header.Get("Retry-After") == "" {
 			t.Errorf("of 60 wrong passwords %d were looked at, want 50; the last got %d %s", looked, last.status, last.body)
 		}
-		if a := w.from(99, "/v1/auth/login", api.LoginRequest{Email: strings.ToUpper(w.ann.email), Password: password}); a.code() != "auth.locked" {
+		if a := w.from(99, "/v1/auth/login", api.LoginRequest{Email: strings.ToUpper(w.ann.email),
+			Password: password}); a.code() != "auth.locked" {
 			t.Errorf("the address in another case: got %d %s", a.status, a.body)
 		}
 		// A logged-in user stays logged in, and may log in from home. Otherwise any attacker could lock out any user.
@@ -191,9 +192,12 @@ func TestARefreshTokenThatIsNotOneIsRefused(t *testing.T) {
 	w.populate()
 	good := w.mal.RefreshToken
 	for name, token := range map[string]string{
-		"an access token": w.mal.AccessToken, "one as the other": "sr_" + w.mal.AccessToken[3:], "cut off": good[:len(good)-1], "longer": good + "A",
-		"another user's": "sr_" + w.ann.User.ID + good[15:], "another device's": good[:16] + w.ann.Device + good[28:], "lower case": strings.ToLower(good),
-		"empty": "", "a NUL": good[:20] + "\x00" + good[21:], "unicode": strings.Replace(good, "sr_", "ſr_", 1), "in another alphabet": good[:len(good)-1] + "=",
+		"an access token": w.mal.AccessToken, "one as the other": "sr_" + w.mal.AccessToken[3:], "cut off": good[:len(good)-1],
+		"longer":         good + "A",
+		"another user's": "sr_" + w.ann.User.ID + good[15:], "another device's": good[:16] + w.ann.Device + good[28:],
+		"lower case": strings.ToLower(good),
+		"empty":      "", "a NUL": good[:20] + "\x00" + good[21:], "unicode": strings.Replace(good, "sr_", "ſr_", 1),
+		"in another alphabet": good[:len(good)-1] + "=",
 	} {
 		if a := w.json("POST", "/v1/auth/refresh", "", api.RefreshRequest{RefreshToken: token}); a.status/100 != 4 {
 			t.Errorf("%s: got %d %s", name, a.status, a.body)
@@ -214,7 +218,8 @@ func TestALogInTakesNoIdentityFromTheClient(t *testing.T) {
 	for _, device := range []string{chosen, old.Device, "phone"} {
 		a := w.send(request{method: "POST", path: "/v1/auth/login", media: "application/json", token: old.AccessToken,
 			body: strings.NewReader(text(t, api.LoginRequest{Email: w.ann.email, Password: password, Device: device})),
-			header: http.Header{"X-Device-Id": {chosen}, "X-Session-Id": {chosen}, "X-Request-Id": {chosen}, "Cookie": {"session=" + chosen + "; device=" + chosen},
+			header: http.Header{"X-Device-Id": {chosen}, "X-Session-Id": {chosen}, "X-Request-Id": {chosen},
+				"Cookie":          {"session=" + chosen + "; device=" + chosen},
 				"Idempotency-Key": {"fixed"}}})
 		got := parse[api.Tokens](t, a)
 		if seen[got.Device] || seen[got.AccessToken] || got.AccessToken == old.AccessToken || strings.Contains(a.body, `"device":"`+chosen) {
@@ -237,7 +242,8 @@ func TestLimitsAreNotEscapedByAForgedAddress(t *testing.T) {
 			cfg.Limits = true
 			cfg.Accounts.Limits.CodesPerIP = 3
 		})
-		second := parse[api.Tokens](t, w.must("POST", "/v1/auth/login", "", api.LoginRequest{Email: w.mal.email, Code: w.code(w.mal.email, api.PurposeLogin)}))
+		second := parse[api.Tokens](t, w.must("POST", "/v1/auth/login", "",
+			api.LoginRequest{Email: w.mal.email, Code: w.code(w.mal.email, api.PurposeLogin)}))
 		limited := func(a answer) bool { return a.status == http.StatusTooManyRequests }
 		last := answer{}
 		for i := range 5 {
@@ -248,7 +254,8 @@ func TestLimitsAreNotEscapedByAForgedAddress(t *testing.T) {
 		}
 		n := 0
 		for ; n < 700; n++ {
-			r := request{method: "POST", path: "/v1/auth/refresh", media: "application/json", body: strings.NewReader(`{"refresh_token":"x"}`), header: http.Header{}}
+			r := request{method: "POST", path: "/v1/auth/refresh", media: "application/json", body: strings.NewReader(`{"refresh_token":"x"}`),
+				header: http.Header{}}
 			for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip"} {
 				r.header.Set(name, fmt.Sprintf("203.0.%d.%d", n>>8, n&255))
 			}

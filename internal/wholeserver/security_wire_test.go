@@ -67,7 +67,8 @@ func statuses(text string) (all []string) {
 // TestARequestThatTwoReadersWouldReadDifferentlyIsRefused sends the building blocks of request smuggling.
 func TestARequestThatTwoReadersWouldReadDifferentlyIsRefused(t *testing.T) {
 	w := newWorld(t)
-	head := "PATCH /v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + w.mal.AccessToken + "\r\nContent-Type: application/json\r\n"
+	head := "PATCH /v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + w.mal.AccessToken +
+		"\r\nContent-Type: application/json\r\n"
 	body := `{"name":"smuggled"}`
 	next := "GET /v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + w.mal.AccessToken + "\r\nConnection: close\r\n\r\n"
 	for name, text := range map[string]string{
@@ -108,7 +109,8 @@ func TestARequestThatTwoReadersWouldReadDifferentlyIsRefused(t *testing.T) {
 	// Chunked encoding overrides a length, so the bytes after the chunks are the next request, not part of this one. A
 	// proxy that counts otherwise has to refuse both.
 	open := strings.Replace(head, "Connection: close\r\n", "", 1)
-	if list := statuses(w.raw(open + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n13\r\n" + body + "\r\n0\r\n\r\n" + next)); !slices.Equal(list, []string{"200", "200"}) {
+	if list := statuses(w.raw(open + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n13\r\n" + body + "\r\n0\r\n\r\n" +
+		next)); !slices.Equal(list, []string{"200", "200"}) {
 		t.Errorf("a length beside chunks, and another request: got %v", list)
 	}
 	w.must("PATCH", "/v1/me", w.mal.AccessToken, `{"name":"mal"}`)
@@ -124,7 +126,8 @@ func TestARequestThatTwoReadersWouldReadDifferentlyIsRefused(t *testing.T) {
 // TestNothingFromARequestBreaksOutOfAHeader sends line ends in every form in values that response headers repeat.
 func TestNothingFromARequestBreaksOutOfAHeader(t *testing.T) {
 	w := newWorld(t)
-	for _, evil := range []string{"%0d%0aSet-Cookie:%20a=b", "%0aSet-Cookie:%20a=b", "%0d%0a%0d%0a<script>", "%E5%98%8A%E5%98%8DSet-Cookie:%20a=b", "%00"} {
+	for _, evil := range []string{"%0d%0aSet-Cookie:%20a=b", "%0aSet-Cookie:%20a=b", "%0d%0a%0d%0a<script>",
+		"%E5%98%8A%E5%98%8DSet-Cookie:%20a=b", "%00"} {
 		for _, line := range []string{
 			"GET //" + evil + "/../x HTTP/1.1\r\n", "GET /docs" + evil + " HTTP/1.1\r\n", "GET /v1/sessions/" + evil + "/ HTTP/1.1\r\n",
 			"GET /assets/" + evil + "/../ HTTP/1.1\r\n", "GET /?next=" + evil + " HTTP/1.1\r\n", "GET /dev/mail.json?to=" + evil + " HTTP/1.1\r\n",
@@ -133,17 +136,21 @@ func TestNothingFromARequestBreaksOutOfAHeader(t *testing.T) {
 		} {
 			got := w.raw(line + "Host: x\r\nConnection: close\r\n\r\n")
 			header, _, _ := strings.Cut(got, "\r\n\r\n")
-			if len(statuses(got)) != 1 || strings.Contains(header, "Set-Cookie: ") || strings.Contains(header, "<script>") || strings.Contains(header, "%") && strings.Contains(header, "X-Request-Id: %") {
+			if len(statuses(got)) != 1 || strings.Contains(header, "Set-Cookie: ") || strings.Contains(header, "<script>") ||
+				strings.Contains(header, "%") && strings.Contains(header, "X-Request-Id: %") {
 				t.Errorf("%q: got\n%s", line, header)
 			}
-			if place := regexp.MustCompile(`(?m)^Location: (.*)\r$`).FindStringSubmatch(got); place != nil && (strings.HasPrefix(place[1], "//") || !strings.HasPrefix(place[1], "/")) {
+			if place := regexp.MustCompile(`(?m)^Location: (.*)\r$`).FindStringSubmatch(got); place != nil &&
+				(strings.HasPrefix(place[1], "//") || !strings.HasPrefix(place[1], "/")) {
 				t.Errorf("%q: it leads elsewhere: %s", line, place[1])
 			}
 		}
 	}
-	for _, path := range []string{"//evil.example", "//evil.example/", "/\\evil.example/..", "//evil.example/%2e%2e", "///evil.example/x/..", "/.//evil.example", "/docs//evil.example", "http://evil.example/docs"} {
+	for _, path := range []string{"//evil.example", "//evil.example/", "/\\evil.example/..", "//evil.example/%2e%2e", "///evil.example/x/..",
+		"/.//evil.example", "/docs//evil.example", "http://evil.example/docs"} {
 		got := w.raw("GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-		if place := regexp.MustCompile(`(?m)^Location: (.*)\r$`).FindStringSubmatch(got); place != nil && (!strings.HasPrefix(place[1], "/") || strings.HasPrefix(place[1], "//") || strings.HasPrefix(place[1], "/\\")) {
+		if place := regexp.MustCompile(`(?m)^Location: (.*)\r$`).FindStringSubmatch(got); place != nil &&
+			(!strings.HasPrefix(place[1], "/") || strings.HasPrefix(place[1], "//") || strings.HasPrefix(place[1], "/\\")) {
 			t.Errorf("%s leads to %s", path, place[1])
 		}
 	}
@@ -160,7 +167,9 @@ func TestAForgedHostIsRepeatedNowhere(t *testing.T) {
 	}
 	// The searched text has a dot, because the id of a request may be 7evilfj7qzg1.
 	for _, path := range append(paths, pages...) {
-		for _, headers := range []string{"Host: evil.example\r\n", "Host: x\r\nX-Forwarded-Host: evil.example\r\nForwarded: host=evil.example\r\nX-Forwarded-Proto: evil.proto\r\n", "Host: x\r\nX-Original-Url: /evil.example\r\nX-Rewrite-Url: /evil.example\r\n"} {
+		for _, headers := range []string{"Host: evil.example\r\n",
+			"Host: x\r\nX-Forwarded-Host: evil.example\r\nForwarded: host=evil.example\r\nX-Forwarded-Proto: evil.proto\r\n",
+			"Host: x\r\nX-Original-Url: /evil.example\r\nX-Rewrite-Url: /evil.example\r\n"} {
 			got := w.raw("GET " + path + " HTTP/1.1\r\n" + headers + "Authorization: Bearer " + w.ann.AccessToken + "\r\nConnection: close\r\n\r\n")
 			if strings.HasPrefix(path, "/v1/me/card") && strings.Contains(got, "Cache-Control: no-store") {
 				continue // a link for the caller only, to the address that the caller used
@@ -173,7 +182,8 @@ func TestAForgedHostIsRepeatedNowhere(t *testing.T) {
 }
 
 // pages lists the pages that are not operations.
-var pages = []string{"/", "/docs", "/docs/", "/docs/start.js", "/docs/swagger-ui.css", "/docs/keys", "/openapi.json", "/healthz", "/readyz", "/metrics", "/dev/mail", "/dev/mail.json", "/nothing", "/assets/nothing.js", "/v1/nothing"}
+var pages = []string{"/", "/docs", "/docs/", "/docs/start.js", "/docs/swagger-ui.css", "/docs/keys", "/openapi.json", "/healthz", "/readyz",
+	"/metrics", "/dev/mail", "/dev/mail.json", "/nothing", "/assets/nothing.js", "/v1/nothing"}
 
 // scripts returns the sources that a policy allows for scripts: by script-src, or else by default-src.
 func scripts(csp string) (sources []string) {
@@ -182,7 +192,8 @@ func scripts(csp string) (sources []string) {
 		if len(words) == 0 {
 			continue
 		}
-		if name := words[0]; name == "script-src" || strings.HasPrefix(name, "script-src-") || name == "default-src" && !strings.Contains(csp, "script-src") {
+		if name := words[0]; name == "script-src" || strings.HasPrefix(name, "script-src-") || name == "default-src" &&
+			!strings.Contains(csp, "script-src") {
 			sources = append(sources, words[1:]...)
 		}
 	}
@@ -236,7 +247,8 @@ func (w *world) assets() (paths []string) {
 func TestOnlyTheOriginsOfTheSettingsReadAnswers(t *testing.T) {
 	w := newWorld(t, func(cfg *app.Config) { cfg.Origins = origin.MustPatterns("https://app.example.org") })
 	for _, o := range w.ops {
-		for origin, allowed := range map[string]bool{"https://app.example.org": true, "https://evil.example": false, "http://app.example.org": false, "https://app.example.org.evil.example": false,
+		for origin, allowed := range map[string]bool{"https://app.example.org": true, "https://evil.example": false,
+			"http://app.example.org": false, "https://app.example.org.evil.example": false,
 			"https://evilapp.example.org": false, "https://app.example.org:8443": false, "null": false, "https://APP.example.org": false} {
 			r := o.request(t, nil)
 			r.header.Set("Origin", origin)
@@ -246,7 +258,9 @@ func TestOnlyTheOriginsOfTheSettingsReadAnswers(t *testing.T) {
 			if got := w.send(r).header.Get("Access-Control-Allow-Origin"); (got == origin) != allowed || !allowed && got != "" {
 				t.Errorf("%s from %s: got %q", o, origin, got)
 			}
-			pre := w.send(request{method: "OPTIONS", path: r.path, header: http.Header{"Origin": {origin}, "Access-Control-Request-Method": {o.method}, "Access-Control-Request-Headers": {"authorization"}}})
+			pre := w.send(request{method: "OPTIONS", path: r.path,
+				header: http.Header{"Origin": {origin}, "Access-Control-Request-Method": {o.method},
+					"Access-Control-Request-Headers": {"authorization"}}})
 			if got := pre.header.Get("Access-Control-Allow-Origin"); (got == origin) != allowed || !allowed && got != "" {
 				t.Errorf("before %s from %s: got %q", o, origin, got)
 			}
@@ -257,11 +271,14 @@ func TestOnlyTheOriginsOfTheSettingsReadAnswers(t *testing.T) {
 func TestNoPathLeadsOutOfWhatIsServed(t *testing.T) {
 	w := newWorld(t)
 	for _, root := range []string{"/", "/assets/", "/docs/", "/v1/", "/v1/sessions/", "/v1/checkin/boards/", "/v1/avatars/", "/v1/cards/"} {
-		for _, up := range []string{"../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "....//", "..;/", "%252e%252e%252f", "..%c0%af", ".%00./", "%u002e%u002e/"} {
+		for _, up := range []string{"../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "....//", "..;/", "%252e%252e%252f", "..%c0%af",
+			".%00./", "%u002e%u002e/"} {
 			for _, file := range []string{"etc/passwd", "go.mod", "stoa.db", "secret", "index.html%00.js"} {
-				got := w.raw("GET " + root + strings.Repeat(up, 8) + file + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + w.mal.AccessToken + "\r\nConnection: close\r\n\r\n")
+				got := w.raw("GET " + root + strings.Repeat(up, 8) + file + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + w.mal.AccessToken +
+					"\r\nConnection: close\r\n\r\n")
 				list := statuses(got)
-				if len(list) != 1 || list[0][0] != '4' && list[0] != "307" && list[0] != "301" || strings.Contains(got, "root:") || strings.Contains(got, "SQLite format") || strings.Contains(got, "module github.com") {
+				if len(list) != 1 || list[0][0] != '4' && list[0] != "307" && list[0] != "301" || strings.Contains(got, "root:") ||
+					strings.Contains(got, "SQLite format") || strings.Contains(got, "module github.com") {
 					t.Errorf("%s: got %v\n%.400s", root+strings.Repeat(up, 8)+file, list, got)
 				}
 			}
@@ -278,7 +295,8 @@ func TestNobodyForgesALineOfTheLog(t *testing.T) {
 			w := &world{Server: s, t: t, hc: http.DefaultClient, ops: operations(t, s)}
 			w.mal = w.signUp("mal", "", "")
 			const forged = "FORGED"
-			evil := "x\n" + `time=2026-01-01T00:00:00Z level=ERROR msg=` + forged + "\r\n" + `{"level":"ERROR","msg":"` + forged + `"}` + "\n12:00:00 ERR " + forged + "\x1b[2J"
+			evil := "x\n" + `time=2026-01-01T00:00:00Z level=ERROR msg=` + forged + "\r\n" + `{"level":"ERROR","msg":"` + forged + `"}` +
+				"\n12:00:00 ERR " + forged + "\x1b[2J"
 			for _, o := range w.ops {
 				for _, p := range o.places() {
 					if p.schema.is("string") && p.in != "header" {
@@ -291,7 +309,8 @@ func TestNobodyForgesALineOfTheLog(t *testing.T) {
 				}
 				w.asMal(r)
 			}
-			w.raw("GET /v1/me%0alevel=ERROR%20msg=" + forged + " HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\nlevel=ERROR msg=" + forged + "\r\nConnection: close\r\n\r\n")
+			w.raw("GET /v1/me%0alevel=ERROR%20msg=" + forged + " HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\nlevel=ERROR msg=" + forged +
+				"\r\nConnection: close\r\n\r\n")
 			n := 0
 			for scan := bufio.NewScanner(strings.NewReader(log.String())); scan.Scan(); n++ {
 				line := scan.Text()

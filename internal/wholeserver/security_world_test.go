@@ -91,7 +91,9 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	} else {
 		w.Server = testkit.Start(t, change...)
 	}
-	w.hc = &http.Client{Transport: w.HTTP.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	w.hc = &http.Client{Transport: w.HTTP.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	w.ops = operations(t, w.Server)
 	w.mal = w.signUp("mal", "", "")
 	return w
@@ -106,7 +108,8 @@ func (w *world) signUp(name, zone, password string) person {
 	if _, err := c.RequestCode(w.t.Context(), api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
 		w.t.Fatal(err)
 	}
-	tokens, err := c.Register(w.t.Context(), api.RegisterRequest{Email: email, Code: w.Code(w.t, email), Password: password, Name: name, Zone: zone, Device: name + "'s phone"})
+	tokens, err := c.Register(w.t.Context(), api.RegisterRequest{Email: email, Code: w.Code(w.t, email), Password: password, Name: name,
+		Zone: zone, Device: name + "'s phone"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -199,12 +202,14 @@ func (w *world) promised(r request, a answer) {
 	if a.status >= 500 && (a.status != http.StatusServiceUnavailable || !w.away) {
 		fault("the server failed")
 	}
-	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer"} {
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		"Referrer-Policy": "no-referrer"} {
 		if a.header.Get(name) != want {
 			fault("%s is %q", name, a.header.Get(name))
 		}
 	}
-	if csp := a.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+	if csp := a.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") ||
+		!strings.Contains(csp, "frame-ancestors 'none'") {
 		fault("the policy is %q", csp)
 	}
 	if len(a.header["Set-Cookie"]) > 0 {
@@ -222,7 +227,8 @@ func (w *world) promised(r request, a answer) {
 		if a.status >= 400 && (a.header.Get("Content-Type") != "application/problem+json" || a.code() == "") {
 			fault("a refusal is no problem document but %q", a.header.Get("Content-Type"))
 		}
-		if a.status >= 400 && a.header.Get("Cache-Control") != "no-store" && a.status != http.StatusNotFound && a.status != http.StatusMethodNotAllowed {
+		if a.status >= 400 && a.header.Get("Cache-Control") != "no-store" && a.status != http.StatusNotFound &&
+			a.status != http.StatusMethodNotAllowed {
 			fault("a refusal may be cached: %q", a.header.Get("Cache-Control"))
 		}
 	}
@@ -313,11 +319,13 @@ func (w *world) populate() {
 	token := w.ann.AccessToken
 	w.belongs = map[string]string{"user": w.ann.User.ID, "device": w.ann.Device, "email": w.ann.email}
 	w.must("PATCH", "/v1/me", token, `{"name":"Ann","bio":"for all to see"}`)
-	other := parse[api.Tokens](w.t, w.must("POST", "/v1/auth/login", "", api.LoginRequest{Email: w.ann.email, Password: password, Device: "the hidden device"}))
+	other := parse[api.Tokens](w.t, w.must("POST", "/v1/auth/login", "",
+		api.LoginRequest{Email: w.ann.email, Password: password, Device: "the hidden device"}))
 	w.belongs["other device"] = other.Device
 	w.must("POST", "/v1/checkin", token, `{"words":4242}`)
 	ask := func(from person, message, to string) string {
-		a := w.must("POST", "/v1/friends/requests", from.AccessToken, api.FriendRequestNew{User: to, Message: message, Remark: "the hidden remark", Tag: "hidden"})
+		a := w.must("POST", "/v1/friends/requests", from.AccessToken,
+			api.FriendRequestNew{User: to, Message: message, Remark: "the hidden remark", Tag: "hidden"})
 		return parse[api.FriendRequestReply](w.t, a).Request.ID
 	}
 	friend, asker, asked, blocked := w.signUp("bob", "", ""), w.signUp("cat", "", ""), w.signUp("dan", "", ""), w.signUp("eve", "", "")
@@ -328,7 +336,8 @@ func (w *world) populate() {
 	w.must("PUT", "/v1/blocks/"+blocked.User.ID, token, nil)
 	a := w.send(request{method: "PUT", path: "/v1/me/avatar", media: "image/png", token: token, body: bytes.NewReader(square(w.t, 70))})
 	w.belongs["avatar"] = parse[api.Avatar](w.t, a).Avatar
-	made := parse[api.GroupMembership](w.t, w.must("POST", "/v1/groups", token, api.GroupNew{Name: "the hidden group", Members: []string{friend.User.ID}}))
+	made := parse[api.GroupMembership](w.t, w.must("POST", "/v1/groups", token,
+		api.GroupNew{Name: "the hidden group", Members: []string{friend.User.ID}}))
 	w.belongs["group"] = made.Group.ID
 	w.belongs["group chat"] = client.ChatIn(made.Group.ID)
 	group := "/v1/groups/" + made.Group.ID
@@ -339,17 +348,22 @@ func (w *world) populate() {
 	w.must("PUT", group+"/bans/"+blocked.User.ID, token, nil)
 	room := parse[api.RoomPlace](w.t, w.must("POST", "/v1/rooms", token, api.RoomNew{Name: "the hidden room"})).Room.ID
 	w.belongs["room"] = room
-	w.belongs["room item"] = parse[api.RoomItem](w.t, w.must("POST", "/v1/rooms/"+room+"/playlist", token, api.RoomItemNew{Kind: api.ItemURL, Source: "https://example.org/hidden.mp4", Title: "the hidden film"})).ID
+	w.belongs["room item"] = parse[api.RoomItem](w.t,
+		w.must("POST", "/v1/rooms/"+room+"/playlist", token,
+			api.RoomItemNew{Kind: api.ItemURL, Source: "https://example.org/hidden.mp4", Title: "the hidden film"})).ID
 	w.must("POST", "/v1/rooms/"+room+"/chat", token, api.RoomSay{Text: "the hidden line"})
 	w.must("POST", "/v1/rooms/"+room+"/danmaku", token, api.DanmakuNew{Text: "the hidden danmaku"})
-	w.belongs["stream"] = parse[api.StreamKeyed](w.t, w.must("POST", "/v1/streams", token, api.StreamNew{Title: "the hidden stream"})).Stream.ID
+	w.belongs["stream"] = parse[api.StreamKeyed](w.t,
+		w.must("POST", "/v1/streams", token, api.StreamNew{Title: "the hidden stream"})).Stream.ID
 	offered := w.must("POST", "/v1/transfers", token, api.TransferOffer{To: friend.User.ID, Name: "the hidden file", Size: 4242})
 	w.belongs["transfer"] = parse[api.Transfer](w.t, offered).ID
 	a = w.send(request{method: "PUT", path: group + "/picture", media: "image/png", token: token, body: bytes.NewReader(square(w.t, 70))})
 	w.belongs["picture"] = parse[api.GroupMembership](w.t, a).Group.Picture
 	note := []byte("the hidden content of a file")
-	begun := parse[api.Transfer](w.t, w.must("POST", "/v1/transfers", token, api.TransferOffer{Name: "the hidden note", Size: int64(len(note))}))
-	upload := request{method: "PATCH", path: "/v1/transfers/" + begun.ID + "/upload", media: "application/offset+octet-stream", token: token, body: bytes.NewReader(note), header: http.Header{"Upload-Offset": {"0"}}}
+	begun := parse[api.Transfer](w.t, w.must("POST", "/v1/transfers", token,
+		api.TransferOffer{Name: "the hidden note", Size: int64(len(note))}))
+	upload := request{method: "PATCH", path: "/v1/transfers/" + begun.ID + "/upload", media: "application/offset+octet-stream", token: token,
+		body: bytes.NewReader(note), header: http.Header{"Upload-Offset": {"0"}}}
 	if a := w.send(upload); !a.ok() {
 		w.t.Fatalf("got %d %s", a.status, a.body)
 	}
@@ -405,7 +419,9 @@ func (w *world) everything(but ...string) rows {
 	}
 	all := rows{}
 	w.each(dump, func(_ []string, values []any) {
-		if row := cell(values[0]); !strings.HasPrefix(row, "settings: name=push_mark") && !strings.HasPrefix(row, "settings: name=last_trial_write") { // the server writes these
+		if row := cell(values[0]); !strings.HasPrefix(row, "settings: name=push_mark") &&
+			!strings.HasPrefix(row, "settings: name=last_trial_write") {
+			// the server writes these
 			all[row] = true
 		}
 	})
@@ -424,7 +440,9 @@ func cell(v any) string {
 
 func (w *world) tables() (names []string) {
 	w.t.Helper()
-	w.each("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", func(_ []string, values []any) { names = append(names, cell(values[0])) })
+	w.each("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", func(_ []string, values []any) {
+		names = append(names, cell(values[0]))
+	})
 	return names
 }
 

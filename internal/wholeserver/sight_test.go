@@ -99,7 +99,8 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 		c.must(err)
 		for i, r := range relations {
 			for n := range 3 {
-				_, err := viewer.Send(ctx, client.ChatWith(all[i]), api.Send{ClientID: fmt.Sprint(n), Content: api.Content{Kind: api.MessageText, Text: "Hi"}})
+				_, err := viewer.Send(ctx, client.ChatWith(all[i]),
+					api.Send{ClientID: fmt.Sprint(n), Content: api.Content{Kind: api.MessageText, Text: "Hi"}})
 				c.must(err)
 			}
 			r.arrive(c, viewer, users[i])
@@ -117,7 +118,8 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 				func() error { return user.Mark(ctx, direct, api.MarkRequest{Read: 2}) },
 				func() error { return user.Mark(ctx, group, api.MarkRequest{Read: 1}) },
 				func() error {
-					_, err := user.SetChat(ctx, direct, api.ChatChange{Pinned: new(true), Draft: new("Well"), Muted: new(api.At(time.Now().Add(time.Hour)))})
+					_, err := user.SetChat(ctx, direct, api.ChatChange{Pinned: new(true), Draft: new("Well"),
+						Muted: new(api.At(time.Now().Add(time.Hour)))})
 					return err
 				},
 				func() error { return user.Typing(ctx, direct, true) },
@@ -149,7 +151,9 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 				changed, err := viewer.Chats(ctx, since, "", 50)
 				c.must(err)
 				listed := slices.ContainsFunc(changed.Chats, func(other api.Chat) bool { return other.Chat == client.ChatWith(all[i]) })
-				marked := slices.ContainsFunc(devices[0].all()[known:], func(event string) bool { return strings.HasPrefix(event, api.EventChatMarked) })
+				marked := slices.ContainsFunc(devices[0].all()[known:], func(event string) bool {
+					return strings.HasPrefix(event, api.EventChatMarked)
+				})
 				if listed != marked {
 					t.Errorf("%s: after act %d, among the chats that have changed: got %t, want %t", r.what, n, listed, marked)
 				}
@@ -184,7 +188,8 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 			}
 			own := devices[len(devices)-1]
 			from = len(own.all())
-			_, err = viewer.SetChat(ctx, chat.Chat, api.ChatChange{Muted: new(api.At(time.Now().Add(time.Hour))), Pinned: new(true), Draft: new("Well")})
+			_, err = viewer.SetChat(ctx, chat.Chat, api.ChatChange{Muted: new(api.At(time.Now().Add(time.Hour))), Pinned: new(true),
+				Draft: new("Well")})
 			c.must(err)
 			bubble.Sleep(time.Second)
 			if got := own.all()[from:]; !r.gone && len(got) > 0 {

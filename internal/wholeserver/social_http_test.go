@@ -50,7 +50,8 @@ func (c *conversation) say(as *client.Client, method, path, body string) (answer
 	if json.Indent(&pretty, []byte(text), "", "  ") == nil {
 		text = pretty.String()
 	}
-	fmt.Fprintf(&c.text, "> %s %s as %s %s\n< %d %s\n%s\n\n", method, path, as.Tokens().User.Name, body, status, header.Get("Content-Type"), strings.TrimSpace(text))
+	fmt.Fprintf(&c.text, "> %s %s as %s %s\n< %d %s\n%s\n\n", method, path, as.Tokens().User.Name, body, status, header.Get("Content-Type"),
+		strings.TrimSpace(text))
 	return answer
 }
 
@@ -84,7 +85,8 @@ func TestPeopleByHTTP(t *testing.T) {
 	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`","source":"Not This","remark":"`+strings.Repeat("x", 41)+`","more":1}`)
 
 	// A request and its acceptance.
-	r := request(c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`","message":"Hi Bob","source":"search","remark":"Bobby","tag":"school"}`))
+	r := request(c.say(ann, "POST", "/v1/friends/requests",
+		`{"user":"`+id(bob)+`","message":"Hi Bob","source":"search","remark":"Bobby","tag":"school"}`))
 	c.say(ann, "POST", "/v1/friends/requests", `{"user":"`+id(bob)+`"}`)
 	c.say(bob, "GET", "/v1/friends/requests", "")
 	c.say(bob, "GET", "/v1/friends/requests/unread", "")
@@ -216,9 +218,12 @@ func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := testkit.Start(t)
 		for _, route := range []string{
-			"POST /v1/friends/requests", "GET /v1/friends/requests", "POST /v1/friends/requests/AAAAAAAAAAAA/accept", "POST /v1/friends/requests/AAAAAAAAAAAA/refuse",
-			"DELETE /v1/friends/requests/AAAAAAAAAAAA", "GET /v1/friends/requests/unread", "DELETE /v1/friends/requests/unread", "GET /v1/friends", "GET /v1/friends/changes",
-			"GET /v1/friends/AAAAAAAAAAAA", "PATCH /v1/friends/AAAAAAAAAAAA", "DELETE /v1/friends/AAAAAAAAAAAA", "GET /v1/relations?ids=AAAAAAAAAAAA",
+			"POST /v1/friends/requests", "GET /v1/friends/requests", "POST /v1/friends/requests/AAAAAAAAAAAA/accept",
+			"POST /v1/friends/requests/AAAAAAAAAAAA/refuse",
+			"DELETE /v1/friends/requests/AAAAAAAAAAAA", "GET /v1/friends/requests/unread", "DELETE /v1/friends/requests/unread", "GET /v1/friends",
+			"GET /v1/friends/changes",
+			"GET /v1/friends/AAAAAAAAAAAA", "PATCH /v1/friends/AAAAAAAAAAAA", "DELETE /v1/friends/AAAAAAAAAAAA",
+			"GET /v1/relations?ids=AAAAAAAAAAAA",
 			"GET /v1/blocks", "PUT /v1/blocks/AAAAAAAAAAAA", "DELETE /v1/blocks/AAAAAAAAAAAA",
 		} {
 			method, path, _ := strings.Cut(route, " ")

@@ -154,7 +154,8 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 		here.hears(t, "opened", "session.opened") // of the other device
 		there.hears(t, "opened")
 		var me api.User
-		if err := here.Call(t.Context(), "me.update", api.SocketCall{Body: map[string]string{"name": "Anna"}}, &me); err != nil || me.Name != "Anna" {
+		if err := here.Call(t.Context(), "me.update", api.SocketCall{Body: map[string]string{"name": "Anna"}}, &me); err != nil ||
+			me.Name != "Anna" {
 			t.Fatalf("got %+v, %v", me, err)
 		}
 		here.hears(t, "opened", "session.opened", "account.updated Anna")
@@ -168,11 +169,14 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 			t.Errorf("an unknown operation: %v", err)
 		}
 		var profile api.Profile
-		if err := there.Call(t.Context(), "users.get", api.SocketCall{Path: map[string]any{"user": me.ID}}, &profile); err != nil || profile.Name != "Anna" {
+		if err := there.Call(t.Context(), "users.get", api.SocketCall{Path: map[string]any{"user": me.ID}}, &profile); err != nil ||
+			profile.Name != "Anna" {
 			t.Errorf("with a path: %+v, %v", profile, err)
 		}
 		var seen api.Presences
-		if err := there.Call(t.Context(), "presence.get", api.SocketCall{Query: map[string]any{"users": []string{me.ID, "nobody-at-al"}, "last_seen": true}}, &seen); err != nil || len(seen.Users) != 2 || seen.Users[0].User != me.ID {
+		if err := there.Call(t.Context(), "presence.get",
+			api.SocketCall{Query: map[string]any{"users": []string{me.ID, "nobody-at-al"}, "last_seen": true}}, &seen); err != nil ||
+			len(seen.Users) != 2 || seen.Users[0].User != me.ID {
 			t.Errorf("with a list in the query: %+v, %v", seen, err)
 		}
 		first := api.SocketCall{Body: map[string]any{"words": 7}, Key: "one"}
@@ -197,7 +201,9 @@ func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
 		stays.rename(t, "Two")
 		bubble.Sleep(time.Minute)
 		goes.line.harm(p.nodes[0])
-		eventually.Equal(t, "what is heard after a break", "[closed resumed account.updated One account.updated Two]", func() string { return fmt.Sprint(goes.all()[began:]) })
+		eventually.Equal(t, "what is heard after a break", "[closed resumed account.updated One account.updated Two]", func() string {
+			return fmt.Sprint(goes.all()[began:])
+		})
 
 		began = len(goes.all())
 		goes.line.harm(nil)

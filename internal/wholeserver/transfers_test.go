@@ -104,16 +104,21 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 			}
 		}
 		r := p.tus(0, nil, "OPTIONS", "/v1/uploads", nil)
-		if r.StatusCode != 204 || r.Header.Get("Tus-Version") != "1.0.0" || r.Header.Get("Tus-Extension") != "creation,checksum,expiration,termination" || r.Header.Get("Tus-Max-Size") != "2147483648" {
+		if r.StatusCode != 204 || r.Header.Get("Tus-Version") != "1.0.0" ||
+			r.Header.Get("Tus-Extension") != "creation,checksum,expiration,termination" || r.Header.Get("Tus-Max-Size") != "2147483648" {
 			t.Errorf("got %d %v", r.StatusCode, r.Header)
 		}
 		wants("another version", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Tus-Resumable", "0.2.2"), 412, "transfer.tus_version")
-		wants("no length", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Metadata", meta("to", eve.id, "filename", "x")), 400, "transfer.tus")
-		wants("no user", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Metadata", meta("to", "x", "filename", "x")), 400, "transfer.tus")
+		wants("no length", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Metadata", meta("to", eve.id, "filename", "x")), 400,
+			"transfer.tus")
+		wants("no user", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Metadata", meta("to", "x", "filename", "x")),
+			400, "transfer.tus")
 		for _, kind := range []string{"partial", "final;/v1/transfers/a/upload /v1/transfers/b/upload"} {
-			wants("Upload-Concat: "+kind, p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Concat", kind, "Upload-Metadata", meta("filename", "x")), 400, "transfer.tus")
+			wants("Upload-Concat: "+kind, p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Concat", kind, "Upload-Metadata",
+				meta("filename", "x")), 400, "transfer.tus")
 		}
-		wants("too large", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "2147483649", "Upload-Metadata", meta("filename", "x")), 413, "transfer.size")
+		wants("too large", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "2147483649", "Upload-Metadata", meta("filename", "x")),
+			413, "transfer.size")
 		created := p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", strconv.Itoa(len(data)),
 			"Upload-Metadata", meta("to", eve.id, "filename", `../Ferien "Süd"; x.html`, "filetype", "text/html", "sha256", sum(data)))
 		wants("creation", created, 201, "")
@@ -123,26 +128,32 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 			t.Fatalf("got %v", created.Header)
 		}
 		patch := func(node, from, to int, headers ...string) *http.Response {
-			return p.tus(node, bob.c, "PATCH", upload, bytes.NewReader(data[from:to]), append([]string{"Content-Type", offsetOctets, "Upload-Offset", strconv.Itoa(from)}, headers...)...)
+			return p.tus(node, bob.c, "PATCH", upload, bytes.NewReader(data[from:to]),
+				append([]string{"Content-Type", offsetOctets, "Upload-Offset", strconv.Itoa(from)}, headers...)...)
 		}
 		wants("a piece before the acceptance", patch(0, 0, 10), 409, "transfer.not_accepted")
 		if _, err := bob.c.AcceptTransfer(t.Context(), id); client.CodeOf(err) != "transfer.not_yours" {
 			t.Errorf("the sender accepts: %v", err)
 		}
-		if got, err := eve.c.AcceptTransfer(t.Context(), id); err != nil || got.Status != api.TransferTransferring || got.Name != `Ferien _Süd_; x.html` {
+		if got, err := eve.c.AcceptTransfer(t.Context(), id); err != nil || got.Status != api.TransferTransferring ||
+			got.Name != `Ferien _Süd_; x.html` {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		if r := p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(data[:10]), "Content-Type", "application/json", "Upload-Offset", "0"); r.StatusCode != 415 {
+		if r := p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(data[:10]), "Content-Type", "application/json", "Upload-Offset",
+			"0"); r.StatusCode != 415 {
 			t.Errorf("JSON is taken: %d", r.StatusCode)
 		}
 		wants("an offset that is none", patch(0, 0, 10, "Upload-Offset", "x"), 400, "transfer.tus")
 		wants("another offset", patch(0, 5, 10), 409, "transfer.offset")
-		wants("too much", p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(make([]byte, len(data)+1)), "Content-Type", offsetOctets, "Upload-Offset", "0"), 422, "transfer.too_long")
-		wants("a bad checksum", patch(0, 0, 1000, "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(make([]byte, 32))), 460, "transfer.piece_checksum")
+		wants("too much", p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(make([]byte, len(data)+1)), "Content-Type", offsetOctets,
+			"Upload-Offset", "0"), 422, "transfer.too_long")
+		wants("a bad checksum", patch(0, 0, 1000, "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(make([]byte, 32))), 460,
+			"transfer.piece_checksum")
 		wants("a checksum of no kind", patch(0, 0, 1000, "Upload-Checksum", "crc32 AAAA"), 400, "transfer.tus")
 		good := sha256.Sum256(data[500:1000])
 		post := func(method string, headers ...string) *http.Response {
-			return p.tus(0, bob.c, "POST", upload, bytes.NewReader(data[:500]), append([]string{"X-HTTP-Method-Override", method, "Content-Type", offsetOctets}, headers...)...)
+			return p.tus(0, bob.c, "POST", upload, bytes.NewReader(data[:500]),
+				append([]string{"X-HTTP-Method-Override", method, "Content-Type", offsetOctets}, headers...)...)
 		}
 		wants("a PATCH sent by POST", post("PATCH", "Upload-Offset", "0"), 204, "")
 		if r := post("PUT"); r.StatusCode != 405 || r.Header.Get("Allow") == "" {
@@ -188,7 +199,8 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := eve.c.Transfer(t.Context(), id)
-		if err != nil || got.Status != api.TransferDone || got.Percent != 100 || got.Chunk != 3 || got.Chunks != 3 || !got.Available || got.SHA256 != sum(data) {
+		if err != nil || got.Status != api.TransferDone || got.Percent != 100 || got.Chunk != 3 || got.Chunks != 3 || !got.Available ||
+			got.SHA256 != sum(data) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		var whole bytes.Buffer
@@ -202,7 +214,8 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 		p.isNoContentOfOurs(eve.c, id, data)
 		for _, who := range []*talker{bob, eve} {
 			eventually.True(t, "both to hear of the end", func() bool {
-				return strings.Count(strings.Join(who.all(), " "), api.EventTransferUpdated) == 3 && slices.Contains(who.all(), api.EventTransferProgress)
+				return strings.Count(strings.Join(who.all(), " "), api.EventTransferUpdated) == 3 &&
+					slices.Contains(who.all(), api.EventTransferProgress)
 			})
 		}
 		wants("the end", p.tus(0, bob.c, "DELETE", upload, nil), 204, "")
@@ -240,7 +253,8 @@ func TestTus_EndedUploadsAnswer410(t *testing.T) {
 			if r := p.tus(1, bob.c, "HEAD", upload, nil); r.StatusCode != 410 || r.Header.Get("Upload-Offset") != "" {
 				t.Errorf("HEAD of a %s upload: got %d %v", name, r.StatusCode, r.Header)
 			}
-			if r := p.tus(1, bob.c, "PATCH", upload, strings.NewReader("0123456789"), "Content-Type", offsetOctets, "Upload-Offset", "0"); r.StatusCode != 410 {
+			if r := p.tus(1, bob.c, "PATCH", upload, strings.NewReader("0123456789"), "Content-Type", offsetOctets, "Upload-Offset",
+				"0"); r.StatusCode != 410 {
 				t.Errorf("PATCH of a %s upload: got %d", name, r.StatusCode)
 			}
 		}
@@ -297,7 +311,8 @@ func (p *pair) isNoContentOfOurs(who *client.Client, id string, data []byte) {
 	if r := p.tus(0, nil, "HEAD", link.URL, nil); r.StatusCode != 200 || r.ContentLength != int64(len(data)) {
 		t.Errorf("HEAD: %d, %d bytes", r.StatusCode, r.ContentLength)
 	}
-	if r := p.tus(0, nil, "GET", link.URL[:len(link.URL)-3]+"AAA", nil); r.StatusCode != 404 || r.Header.Get("Content-Type") != "application/problem+json" {
+	if r := p.tus(0, nil, "GET", link.URL[:len(link.URL)-3]+"AAA", nil); r.StatusCode != 404 ||
+		r.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("a forged link: %d %v", r.StatusCode, r.Header)
 	}
 }
@@ -362,11 +377,13 @@ func TestAnUploadNeedsNoRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.memory.Kill()
-		if err := p.client(0, client.WithTokens(bob.c.Tokens())).Upload(t.Context(), offered.ID, bytes.NewReader(data), int64(len(data))); err != nil {
+		if err := p.client(0, client.WithTokens(bob.c.Tokens())).Upload(t.Context(), offered.ID, bytes.NewReader(data),
+			int64(len(data))); err != nil {
 			t.Fatal(err)
 		}
 		var whole bytes.Buffer
-		if _, err := p.client(1, client.WithTokens(eve.c.Tokens())).Download(t.Context(), offered.ID, 0, &whole); err != nil || !bytes.Equal(whole.Bytes(), data) {
+		if _, err := p.client(1, client.WithTokens(eve.c.Tokens())).Download(t.Context(), offered.ID, 0, &whole); err != nil ||
+			!bytes.Equal(whole.Bytes(), data) {
 			t.Errorf("%d bytes came, %v", whole.Len(), err)
 		}
 		p.memory.RestartEmpty()

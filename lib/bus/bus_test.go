@@ -105,7 +105,8 @@ func testWhole(t *testing.T, db *redis.DB) {
 	must(t, a.Publish(t.Context(), "topic", "elsewhere", data)) // no handler
 	must(t, a.Publish(t.Context(), "other", "room.closed", data))
 	e := <-got
-	if e.Node != "a" || e.Topic != "other" || e.Name != "room.closed" || e.Data != data || e.ID == "" || e.At.Before(before) || e.At.After(time.Now()) {
+	if e.Node != "a" || e.Topic != "other" || e.Name != "room.closed" || e.Data != data || e.ID == "" || e.At.Before(before) ||
+		e.At.After(time.Now()) {
 		t.Errorf("got %+v", e)
 	}
 	if b.Era() == 0 || b.Era() != a.Era() {
@@ -272,7 +273,8 @@ func testSameIDs(t *testing.T, db *redis.DB) {
 	a, b := join(t, db, "a", Config{Beat: fast}), join(t, db, "b", Config{Beat: fast})
 	must(t, a.Publish(t.Context(), "topic", "name", "1"))
 	b.caughtUp(t)
-	must(t, again.Run(t.Context(), db, []keyspace.Key{keys.Log.Key}, a.verb, a.channel, a.event("topic", "name", "2"), a.event("topic", "name", "3")).Err)
+	must(t, again.Run(t.Context(), db, []keyspace.Key{keys.Log.Key}, a.verb, a.channel, a.event("topic", "name", "2"),
+		a.event("topic", "name", "3")).Err)
 	b.caughtUp(t)
 	if got := b.received(); len(got) < 2 || got[1] != "LOST" {
 		t.Errorf("handled %q, want 1 and then a loss", got)
@@ -656,7 +658,8 @@ func TestBus_MissedEventsAreCoveredByLost(t *testing.T) {
 		}
 		close(stop)
 		wg.Wait()
-		t.Logf("%d published, %d of them covered by a loss, %d refused; %+v and %+v", published.Load(), covered.Load(), refused.Load(), nodes[0].Stats(), nodes[1].Stats())
+		t.Logf("%d published, %d of them covered by a loss, %d refused; %+v and %+v", published.Load(), covered.Load(), refused.Load(),
+			nodes[0].Stats(), nodes[1].Stats())
 		if published.Load() < 500 || nodes[0].Stats().FromLog == 0 {
 			t.Error("too few events or losses")
 		}

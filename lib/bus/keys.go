@@ -4,8 +4,10 @@ import "github.com/stoa-dev/stoa/lib/keyspace"
 
 var (
 	named       = keyspace.New("bus")
-	namedEvents = keyspace.DefChannel1[keyspace.Text](named, "bus:{name}", keyspace.RawMessages("id, id before, topic, name, data"), keyspace.Doc{Purpose: "events, pushed to the nodes"})
-	namedLogs   = keyspace.Def1[keyspace.Text](named, "bus:{name}", keyspace.StreamOf("topic, name, data"), keyspace.Forever("trimmed by this package"),
+	namedEvents = keyspace.DefChannel1[keyspace.Text](named, "bus:{name}", keyspace.RawMessages("id, id before, topic, name, data"),
+		keyspace.Doc{Purpose: "events, pushed to the nodes"})
+	namedLogs = keyspace.Def1[keyspace.Text](named, "bus:{name}", keyspace.StreamOf("topic, name, data"),
+		keyspace.Forever("trimmed by this package"),
 		keyspace.Doc{Purpose: "events, from which nodes catch up"})
 )
 

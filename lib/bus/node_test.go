@@ -17,12 +17,16 @@ import (
 
 var (
 	schema  = keyspace.New("bus")
-	channel = keyspace.DefChannel0(schema, "cluster:events", keyspace.RawMessages("previous entry, entry, event"), keyspace.Doc{Purpose: "events, at once"})
-	stream  = keyspace.Def0(schema, "cluster:events", keyspace.StreamOf("e: event"), keyspace.Forever("holds the latest"), keyspace.Doc{Purpose: "events, to catch up from"})
-	keys    = Keys{channel.At(), stream.At()}
+	channel = keyspace.DefChannel0(schema, "cluster:events", keyspace.RawMessages("previous entry, entry, event"),
+		keyspace.Doc{Purpose: "events, at once"})
+	stream = keyspace.Def0(schema, "cluster:events", keyspace.StreamOf("e: event"), keyspace.Forever("holds the latest"),
+		keyspace.Doc{Purpose: "events, to catch up from"})
+	keys = Keys{channel.At(), stream.At()}
 
-	twinChannel = keyspace.DefChannel1[keyspace.Int](schema, "twin:{{n}}", keyspace.RawMessages("previous entry, entry, event"), keyspace.Doc{Purpose: "a channel that shares a tag with its log"})
-	twinLog     = keyspace.Def1[keyspace.Int](schema, "twin:{{n}}:log", keyspace.StreamOf("e: event"), keyspace.Forever("a test's"), keyspace.Doc{Purpose: "its log"})
+	twinChannel = keyspace.DefChannel1[keyspace.Int](schema, "twin:{{n}}", keyspace.RawMessages("previous entry, entry, event"),
+		keyspace.Doc{Purpose: "a channel that shares a tag with its log"})
+	twinLog = keyspace.Def1[keyspace.Int](schema, "twin:{{n}}:log", keyspace.StreamOf("e: event"), keyspace.Forever("a test's"),
+		keyspace.Doc{Purpose: "its log"})
 )
 
 // fast is a beat that keeps tests short.

@@ -270,7 +270,8 @@ func (b *Bus) read(ctx context.Context, verb, from, to string, count int) ([]ent
 			return nil, err
 		}
 		if entries[i].event, err = decode(it.List[1].List[1].Str); err != nil && from != entries[i].id {
-			b.cfg.Log.Warn("bus: log entry skipped, written by another program or version", "log", b.keys.Log.String(), "entry", entries[i].id, "err", err)
+			b.cfg.Log.Warn("bus: log entry skipped, written by another program or version", "log", b.keys.Log.String(), "entry", entries[i].id,
+				"err", err)
 		}
 	}
 	return entries, nil

@@ -45,12 +45,14 @@ func New0[V any](rt *Runtime, f keyspace.F0[keyspace.Cached[V]], p Policy, s Sou
 }
 
 // New2 returns the cache of a family with two arguments.
-func New2[A, B keyspace.Segment, V any](rt *Runtime, f keyspace.F2[A, B, keyspace.Cached[V]], p Policy, s Source[keyspace.Args2[A, B], V]) *Cache[keyspace.Args2[A, B], V] {
+func New2[A, B keyspace.Segment, V any](rt *Runtime, f keyspace.F2[A, B, keyspace.Cached[V]], p Policy,
+	s Source[keyspace.Args2[A, B], V]) *Cache[keyspace.Args2[A, B], V] {
 	return newCache(rt, f.Family, func(k keyspace.Args2[A, B]) keyspace.Key { return f.At(k.A, k.B).Key }, p, s)
 }
 
 // New3 returns the cache of a family with three arguments.
-func New3[A, B, C keyspace.Segment, V any](rt *Runtime, f keyspace.F3[A, B, C, keyspace.Cached[V]], p Policy, s Source[keyspace.Args3[A, B, C], V]) *Cache[keyspace.Args3[A, B, C], V] {
+func New3[A, B, C keyspace.Segment, V any](rt *Runtime, f keyspace.F3[A, B, C, keyspace.Cached[V]], p Policy,
+	s Source[keyspace.Args3[A, B, C], V]) *Cache[keyspace.Args3[A, B, C], V] {
 	return newCache(rt, f.Family, func(k keyspace.Args3[A, B, C]) keyspace.Key { return f.At(k.A, k.B, k.C).Key }, p, s)
 }
 
@@ -187,7 +189,8 @@ func (c *Cache[K, V]) Lookup(ctx context.Context, k K) (Entry[V], error) {
 	} else {
 		found, err = c.core.readThrough(ctx, k, now, 0)
 	}
-	return Entry[V]{Value: valueOf[K, V](found.Value), Missing: found.Missing, Tier: found.Tier, Age: found.Age, Stale: found.Stale, Version: found.Version}, err
+	return Entry[V]{Value: valueOf[K, V](found.Value), Missing: found.Missing, Tier: found.Tier, Age: found.Age, Stale: found.Stale,
+		Version: found.Version}, err
 }
 
 // GetMany returns the values of keys; missing values are absent from the map. It needs one round trip to Redis for all

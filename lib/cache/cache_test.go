@@ -29,7 +29,8 @@ var (
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(24*time.Hour),
 		keyspace.Doc{Purpose: "users of the tests", InvalidatedBy: []string{"user changed"}})
 	events = keyspace.DefChannel0(schema, "test:events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "the tests' bus"})
-	log    = keyspace.Def0(schema, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "the tests' bus"})
+	log    = keyspace.Def0(schema, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"),
+		keyspace.Doc{Purpose: "the tests' bus"})
 )
 
 func must(t testing.TB, err error) {
@@ -164,7 +165,8 @@ func TestCache(t *testing.T) {
 			_, err = a.users.Get(t.Context(), many[0])
 			must(t, err)
 			all, err := a.users.GetAll(t.Context(), []keyspace.Int{many[0], many[7], {N: 99}, many[0], many[7]})
-			if err != nil || len(all) != 5 || all[2] != nil || all[0] == nil || all[1] == nil || all[4] == nil || all[0] != all[3] || all[0].Name != "u0" || *all[1] != *all[4] || all[1].Name != "u7" {
+			if err != nil || len(all) != 5 || all[2] != nil || all[0] == nil || all[1] == nil || all[4] == nil || all[0] != all[3] ||
+				all[0].Name != "u0" || *all[1] != *all[4] || all[1].Name != "u7" {
 				t.Errorf("GetAll: %+v, %v", all, err)
 			}
 			hits := a.users.Stats().Hits

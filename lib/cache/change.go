@@ -53,7 +53,8 @@ func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) 
 
 // change is Change. It stores the result of after as the value of a sole target if no other change was concurrent, and
 // reports whether it did.
-func (rt *Runtime) change(ctx context.Context, change func(context.Context) error, targets []Target, after func(context.Context) (string, time.Duration)) (stored bool, err error) {
+func (rt *Runtime) change(ctx context.Context, change func(context.Context) error, targets []Target,
+	after func(context.Context) (string, time.Duration)) (stored bool, err error) {
 	if len(targets) == 0 {
 		return false, change(ctx)
 	}
@@ -88,7 +89,8 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		}
 	}()
 	err = change(inner)
-	if err != nil && (inner.Err() != nil || errors.Is(err, ErrUndecided) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+	if err != nil && (inner.Err() != nil || errors.Is(err, ErrUndecided) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled)) {
 		return false, err
 	}
 	decided = true
@@ -212,7 +214,8 @@ func (rt *Runtime) countDropped(keys int) {
 
 // finish removes the fences, and reports whether the value was stored. If a fence was lost, or Redis does not reply,
 // the key is dropped. broadcast reports whether every node has received the drop of this change.
-func (rt *Runtime) finish(ctx context.Context, targets []Target, broadcast bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
+func (rt *Runtime) finish(ctx context.Context, targets []Target, broadcast bool, f *fencing, changed bool, value string,
+	life time.Duration) (stored bool) {
 	cmds := make([]keyspace.Cmd, len(targets))
 	for i, t := range targets {
 		if s := shapes.Of(t.key.Family()); s != nil {

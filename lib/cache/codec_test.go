@@ -64,7 +64,8 @@ func TestCodec_LoadsValuesOfOtherCodecsAgain(t *testing.T) {
 		db := server.Open(t)
 		table := &nameTable{names: map[int64]string{7: "Ada"}}
 		one, another := cache.WithCodec(mirrored{name: "mirrored"}), cache.WithCodec(mirrored{name: "mirrored2"})
-		for i, opts := range [][]cache.Option{{}, {one}, {}, {another}, {one}, {one, cache.Compress(1)}, {another, cache.Compress(1)}, {cache.Compress(1)}} {
+		for i, opts := range [][]cache.Option{{}, {one}, {}, {another}, {one}, {one, cache.Compress(1)}, {another, cache.Compress(1)},
+			{cache.Compress(1)}} {
 			c := inRedis(t, server, table, opts...)
 			for range 2 {
 				if name, err := c.Get(t.Context(), 7); name != "Ada" || err != nil {
@@ -84,7 +85,9 @@ func TestCodec_LoadsValuesOfOtherCodecsAgain(t *testing.T) {
 		if all, err := c.GetMany(t.Context(), []int64{7}); err != nil || all[7] != "Ada Lovelace" || c.Stats().Loads != 0 {
 			t.Errorf("after Set: %v, %v", all, err)
 		}
-		if name, err := c.Mutate(t.Context(), 7, func(context.Context) error { return table.rename(7, "Countess") }); name != "Countess" || err != nil {
+		if name, err := c.Mutate(t.Context(), 7, func(context.Context) error {
+			return table.rename(7, "Countess")
+		}); name != "Countess" || err != nil {
 			t.Errorf("after Mutate: %q, %v", name, err)
 		}
 		if s := inspect.Parse(raw(t, db, c, 7)); s.Codec != "mirrored" || s.Payload != `"ssetnuoC"` || s.Kind != inspect.Value {
@@ -115,7 +118,8 @@ func TestCodec_DeclaredFamily(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := keyspace.New("codecs")
-		f := keyspace.Def1[keyspace.Int](s, "codec:{id}", keyspace.CachedOf[string](), keyspace.Expire(10*time.Minute), keyspace.Doc{Purpose: "of the tests"})
+		f := keyspace.Def1[keyspace.Int](s, "codec:{id}", keyspace.CachedOf[string](), keyspace.Expire(10*time.Minute),
+			keyspace.Doc{Purpose: "of the tests"})
 		c := cache.New(open(t, cache.Options{Redis: server.Wire().Config()}), f, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, string]{
 			Load:  func(_ context.Context, id keyspace.Int) (string, error) { return fmt.Sprint("number ", id.N), nil },
 			Codec: mirrored{name: "mirrored"}})
@@ -166,7 +170,8 @@ func TestCompress_AllProcessesReadValues(t *testing.T) {
 		long := strings.Repeat("Ada Lovelace ", 100)
 		table := &nameTable{names: map[int64]string{1: long, 2: strings.Repeat("a", 98), 3: long, 4: fmt.Sprintf("%x", sha512.Sum512(nil))}}
 		plain, packed := inRedis(t, server, table), inRedis(t, server, table, cache.Compress(100))
-		for id, of := range map[int64]struct{ writer, reader *cache.Cache[int64, string] }{1: {packed, plain}, 2: {packed, plain}, 3: {plain, packed}, 4: {packed, plain}} {
+		for id, of := range map[int64]struct{ writer, reader *cache.Cache[int64, string] }{1: {packed, plain}, 2: {packed, plain},
+			3: {plain, packed}, 4: {packed, plain}} {
 			_, err := of.writer.Get(t.Context(), id)
 			must(t, err)
 			name, err := of.reader.Get(t.Context(), id)
@@ -181,7 +186,8 @@ func TestCompress_AllProcessesReadValues(t *testing.T) {
 			t.Errorf("a value of %d bytes takes %d in Redis", len(long), n)
 		}
 		const head = 47
-		for id, what := range map[int64]string{2: "a short value", 3: "a value of a process without compression", 4: "a value that it makes longer"} {
+		for id, what := range map[int64]string{2: "a short value", 3: "a value of a process without compression",
+			4: "a value that it makes longer"} {
 			if s := raw(t, db, packed, id); s[head:] != `"`+table.names[id]+`"` {
 				t.Errorf("%s is compressed: %q", what, s)
 			}

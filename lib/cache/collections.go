@@ -59,8 +59,10 @@ func (rt *Runtime) Collection(fam *keyspace.Family, key func(k any) keyspace.Key
 	}
 	p = rt.policy(p)
 	rt.checkStale(fam, p.MaxStale)
-	c := &Collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		shape: shapes.Of(fam), policy: p, source: s, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]overdue{}}
+	c := &Collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait,
+		unfenced: p.Unfenced},
+		shape: shapes.Of(fam), policy: p, source: s, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{},
+		overdue: map[string]overdue{}}
 	rt.register(c)
 	return c
 }

@@ -150,7 +150,8 @@ func (c *core) current(e *localCopy) bool {
 
 // entry returns the copy with its tier, age and version; its Value is the copy.
 func (e *localCopy) entry(now bus.Moment, from Tier) Entry[*localCopy] {
-	return Entry[*localCopy]{Value: e, Missing: e.missing, Tier: from, Age: time.Duration(now - e.loaded), Stale: now >= e.softEnd(), Version: e.version}
+	return Entry[*localCopy]{Value: e, Missing: e.missing, Tier: from, Age: time.Duration(now - e.loaded), Stale: now >= e.softEnd(),
+		Version: e.version}
 }
 
 func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p Policy, types typeFuncs) *core {
@@ -162,8 +163,10 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 	if (p.MaxWeight > 0) != (types.weigh != nil) {
 		panic(fmt.Sprintf("cache: %s needs both MaxWeight and Weigh, or neither", fam.Pattern))
 	}
-	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, freshFlights: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
+	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait,
+		unfenced: p.Unfenced},
+		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, freshFlights: map[string]*flight{},
+		reloads: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
 		c.local = c.newLocal()
 		c.copies = c.local.EstimatedSize
@@ -322,7 +325,8 @@ func (c *core) join(ctx context.Context, flights map[string]*flight, k any, now 
 	defer c.mu.Unlock()
 	// A flight is not joined if it began before a change, or may have because this node has missed events: its result
 	// may be older than this call.
-	if f := flights[name]; f != nil && !c.rt.changed(f.generation) && !c.rt.anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
+	if f := flights[name]; f != nil && !c.rt.changed(f.generation) && !c.rt.anyChanged(f.tagged) &&
+		time.Duration(now-f.began) < c.policy.MaxStale {
 		f.urge.signalIfLoad(ctx)
 		return f, true
 	}
@@ -333,7 +337,8 @@ func (c *core) join(ctx context.Context, flights map[string]*flight, k any, now 
 
 // loadDetached runs load in a goroutine of its own and waits for the result, because this caller may leave while others
 // still wait.
-func (f *flight) loadDetached(ctx context.Context, load func(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error)) (Entry[*localCopy], error) {
+func (f *flight) loadDetached(ctx context.Context,
+	load func(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error)) (Entry[*localCopy], error) {
 	detached := f.urge.withUrge(context.WithoutCancel(ctx))
 	f.c.rt.begin(func() {
 		// The source, or methods of the value's type, may panic or end this goroutine.

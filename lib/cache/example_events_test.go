@@ -27,8 +27,10 @@ func ExampleDrops() {
 		loads++
 		return price, nil
 	}
-	prices := cache.New(rt, keyspace.Def1[keyspace.Int](keys, "price:{product}", keyspace.CachedOf[int](), life, because), cache.Policy{}, cache.Source[keyspace.Int, int]{Load: load})
-	offers := cache.New(rt, keyspace.Def1[keyspace.Int](keys, "offer:{shelf}", keyspace.CachedOf[int](), life, because), cache.Policy{}, cache.Source[keyspace.Int, int]{Load: load})
+	prices := cache.New(rt, keyspace.Def1[keyspace.Int](keys, "price:{product}", keyspace.CachedOf[int](), life, because), cache.Policy{},
+		cache.Source[keyspace.Int, int]{Load: load})
+	offers := cache.New(rt, keyspace.Def1[keyspace.Int](keys, "offer:{shelf}", keyspace.CachedOf[int](), life, because), cache.Policy{},
+		cache.Source[keyspace.Int, int]{Load: load})
 	cache.Drops(rt, PriceChanged, prices)
 	cache.DropsBy(rt, PriceChanged, func(product keyspace.Int) keyspace.Int { return keyspace.Int{N: product.N / 100} }, offers)
 	fmt.Println(rt.Check()) // compares the families' declarations with the declared events

@@ -244,13 +244,15 @@ func ExampleNew3() {
 	keys, life := keyspace.New("shop"), keyspace.Expire(time.Hour)
 	rates := cache.New0(rt, keyspace.Def0(keys, "rates", keyspace.CachedOf[float64](), life, keyspace.Doc{Purpose: "the rate of the day"}),
 		cache.Policy{}, cache.Source[struct{}, float64]{Load: func(context.Context, struct{}) (float64, error) { return 1.08, nil }})
-	prices := cache.New2(rt, keyspace.Def2[keyspace.Int, keyspace.Text](keys, "price:{product}:{country}", keyspace.CachedOf[int](), life, keyspace.Doc{Purpose: "a price"}),
+	prices := cache.New2(rt, keyspace.Def2[keyspace.Int, keyspace.Text](keys, "price:{product}:{country}", keyspace.CachedOf[int](), life,
+		keyspace.Doc{Purpose: "a price"}),
 		cache.Policy{}, cache.Source[keyspace.Args2[keyspace.Int, keyspace.Text], int]{
 			Load: func(_ context.Context, at keyspace.Args2[keyspace.Int, keyspace.Text]) (int, error) {
 				return 100 * int(at.A.N), nil
 			},
 		})
-	stocks := cache.New3(rt, keyspace.Def3[keyspace.Int, keyspace.Text, keyspace.Text](keys, "stock:{product}:{country}:{town}", keyspace.CachedOf[int](), life, keyspace.Doc{Purpose: "number of items"}),
+	stocks := cache.New3(rt, keyspace.Def3[keyspace.Int, keyspace.Text, keyspace.Text](keys, "stock:{product}:{country}:{town}",
+		keyspace.CachedOf[int](), life, keyspace.Doc{Purpose: "number of items"}),
 		cache.Policy{}, cache.Source[keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text], int]{
 			Load: func(_ context.Context, at keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text]) (int, error) {
 				return len(at.C.S), nil
@@ -258,7 +260,8 @@ func ExampleNew3() {
 		})
 	fmt.Println(rates.Get(ctx, struct{}{}))
 	fmt.Println(prices.Get(ctx, keyspace.Args2[keyspace.Int, keyspace.Text]{A: keyspace.Int{N: 7}, B: keyspace.Text{S: "GR"}}))
-	fmt.Println(stocks.Get(ctx, keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text]{A: keyspace.Int{N: 7}, B: keyspace.Text{S: "GR"}, C: keyspace.Text{S: "Athens"}}))
+	fmt.Println(stocks.Get(ctx, keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text]{A: keyspace.Int{N: 7}, B: keyspace.Text{S: "GR"},
+		C: keyspace.Text{S: "Athens"}}))
 	// Output:
 	// 1.08 <nil>
 	// 700 <nil>

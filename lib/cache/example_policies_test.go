@@ -194,7 +194,9 @@ func ExampleCache_Warm() {
 	defer rt.Close()
 	load := func(_ context.Context, id int) (string, error) { return "article " + strconv.Itoa(id), nil }
 	articles := cache.Keyed(rt, "article", strconv.Itoa, load)
-	err = articles.Warm(ctx, slices.Values([]int{3, 2, 1}), cache.Warming{Batch: 2, AtOnce: 1, Progress: func(done int) { fmt.Println(done, "read") }})
+	err = articles.Warm(ctx, slices.Values([]int{3, 2, 1}), cache.Warming{Batch: 2, AtOnce: 1, Progress: func(done int) {
+		fmt.Println(done, "read")
+	}})
 	fmt.Println(articles.Len(), err)
 	// Output:
 	// 2 read

@@ -55,7 +55,8 @@ var (
 )
 
 // numberNode is a process with a cache of numbers.
-func numberNode(t testing.TB, db *redis.DB, cfg cache.Config, p cache.Policy, s cache.Source[keyspace.Int, int64]) (*cache.Runtime, *cache.Cache[keyspace.Int, int64]) {
+func numberNode(t testing.TB, db *redis.DB, cfg cache.Config, p cache.Policy,
+	s cache.Source[keyspace.Int, int64]) (*cache.Runtime, *cache.Cache[keyspace.Int, int64]) {
 	t.Helper()
 	b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
 	rt := cache.NewRuntime(db, b, cfg)
@@ -112,8 +113,10 @@ func TestFence_ShortChangeKeepsLongFence(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		db := redistest.Open(t, "embedded")
-		rt, c := numberNode(t, db, cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 20 * time.Second}, cache.Source[keyspace.Int, int64]{Load: s.load})
-		rt2, brief := numberNode(t, db, cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, db, cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 20 * time.Second},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt2, brief := numberNode(t, db, cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		must(t, rt.Change(t.Context(), func(ctx context.Context) error {
 			must(t, rt2.Change(ctx, func(context.Context) error { return nil }, brief.Target(one)))
 			time.Sleep(1600 * time.Millisecond) // longer than a fence of the short change
@@ -128,7 +131,8 @@ func TestFence_ShortChangeKeepsLongFence(t *testing.T) {
 func TestFence_ExpiresAfterCrash(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
-		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{ChangeBudget: 100 * time.Millisecond},
+			cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
 		func() {
 			defer func() { _ = recover() }()
 			_ = rt.Change(t.Context(), func(context.Context) error { panic("crash") }, c.Target(one))
@@ -198,7 +202,8 @@ func TestMutate_SucceedsOverASlowNetwork(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				s := &row{}
 				wire := redistest.InMemory(t).Wire()
-				_, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				_, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{},
+					cache.Source[keyspace.Int, int64]{Load: s.load})
 				wire.Delay(hop)
 				for i := range int64(15) {
 					v, err := c.Mutate(t.Context(), one, func(context.Context) error { s.value.Store(i); return nil })
@@ -215,7 +220,8 @@ func TestMutate_WorksWhileReadBreakerIsOpen(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		wire := redistest.InMemory(t).Wire()
-		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Entries: -1},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		wire.BlackHole()
 		for rt.Health().Open == 0 {
 			_, err := c.Get(t.Context(), one)
@@ -234,13 +240,15 @@ func TestMutate_EndsWithItsContext(t *testing.T) {
 		redistest.Bubble(t, func(t *testing.T) {
 			s := &row{}
 			wire := redistest.InMemory(t).Wire()
-			rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Unfenced: unfenced}, cache.Source[keyspace.Int, int64]{Load: s.load})
+			rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Unfenced: unfenced},
+				cache.Source[keyspace.Int, int64]{Load: s.load})
 			wire.BlackHole()
 			for range 10 {
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				began := time.Now()
 				_, err := c.Mutate(ctx, one, func(context.Context) error { t.Error("the change was called"); return nil })
-				if took := time.Since(began); !errors.Is(err, cache.ErrUnfenced) || !errors.Is(err, context.DeadlineExceeded) || took != 50*time.Millisecond {
+				if took := time.Since(began); !errors.Is(err, cache.ErrUnfenced) || !errors.Is(err, context.DeadlineExceeded) ||
+					took != 50*time.Millisecond {
 					t.Errorf("got %v after %s, want ErrUnfenced after 50ms", err, took)
 				}
 				cancel()
@@ -256,7 +264,8 @@ func TestBreaker_StaysClosedAfterOnePause(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		wire := redistest.InMemory(t).Wire()
-		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Entries: -1},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		wire.BlackHole() // to this process, its own pause looks the same
 		var reads sync.WaitGroup
 		for i := range int64(16) {
@@ -275,7 +284,8 @@ func TestBreaker_StaysClosedAfterOnePause(t *testing.T) {
 func TestBreaker_FollowsARealServer(t *testing.T) {
 	server := redistest.Server(t)
 	s := &row{}
-	rt, c := numberNode(t, redistest.Open(t, server.URL), cache.Config{}, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	rt, c := numberNode(t, redistest.Open(t, server.URL), cache.Config{}, cache.Policy{Entries: -1},
+		cache.Source[keyspace.Int, int64]{Load: s.load})
 	isOpen := func() bool {
 		_, err := c.Get(t.Context(), one)
 		must(t, err)
@@ -294,7 +304,8 @@ func TestSet_LateCommandIsNotStored(t *testing.T) {
 		wire := server.Wire()
 		s := &row{}
 		source := cache.Source[keyspace.Int, int64]{Load: s.load}
-		_, slow := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{}, source)
+		_, slow := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{},
+			source)
 		_, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Entries: -1}, source)
 		must(t, slow.Set(t.Context(), one, 0)) // loads the script into the server
 		wire.Delay(time.Second)
@@ -321,7 +332,8 @@ func TestLease_DeadHolderIsWaitedForOnce(t *testing.T) {
 		defer close(h.release)
 		gone.hold.Store(h)
 		_, dead := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: gone.load})
-		_, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{LeaseWait: 300 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		_, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{LeaseWait: 300 * time.Millisecond},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		go func() { _, _ = dead.Get(t.Context(), one) }()
 		<-h.reached
 		for _, stored := range []bool{false, true, true} {
@@ -385,7 +397,8 @@ func TestGet_SourceIgnoringContextDoesNotBlock(t *testing.T) {
 		h := newHold()
 		defer close(h.release)
 		s.hold.Store(h)
-		_, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{LoadTimeout: 100 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		_, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{LoadTimeout: 100 * time.Millisecond},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := c.Get(ctx, one); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
@@ -425,7 +438,8 @@ func TestGetMany_SourceIgnoringContextDoesNotBlock(t *testing.T) {
 				h := newHold()
 				s.hold.Store(h)
 				time.AfterFunc(2*time.Second, func() { close(h.release) })
-				_, many := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{LoadTimeout: c.loadTimeout}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				_, many := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{LoadTimeout: c.loadTimeout},
+					cache.Source[keyspace.Int, int64]{Load: s.load})
 				ctx, leave := t.Context(), func() {}
 				if c.leaves {
 					ctx, leave = context.WithTimeout(ctx, 100*time.Millisecond)
@@ -615,7 +629,8 @@ func TestGetMany_DecoderPanicIsAnError(t *testing.T) {
 
 		// The other node stores the value just before this node reads it.
 		asked := 0
-		cfg := cache.Config{Hooks: cache.Hooks{Asking: func(ctx context.Context, _ cache.Tier, _ string, _ int) (context.Context, func(cache.Tier, error)) {
+		cfg := cache.Config{Hooks: cache.Hooks{Asking: func(ctx context.Context, _ cache.Tier, _ string,
+			_ int) (context.Context, func(cache.Tier, error)) {
 			if asked++; asked == 2 {
 				close(held.release)
 				loading.Wait()
@@ -757,7 +772,8 @@ func TestFenceFailed_ReportsToChange(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &row{}
-		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Unfenced: cache.Proceed}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Unfenced: cache.Proceed},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		failed := func() (failed bool) {
 			t.Helper()
 			var want []keyspace.Key
@@ -793,7 +809,8 @@ func TestCutOff_FollowsPolicy(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				wire := redistest.InMemory(t).Wire()
 				s := &row{}
-				_, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{CutOff: policy}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				_, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{CutOff: policy},
+					cache.Source[keyspace.Int, int64]{Load: s.load})
 				for range 2 { // the second read is from the process
 					if v, err := c.Get(t.Context(), one); v != 0 || err != nil {
 						t.Fatalf("before: %d, %v", v, err)
@@ -847,7 +864,8 @@ func TestRuntime_LogsIdleBusOnce(t *testing.T) {
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "idle"})
 		var said logtest.Buffer
 		s := &row{}
-		c := cache.New(cache.NewRuntime(db, b, cache.Config{Log: said.Logger()}), numbers, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		c := cache.New(cache.NewRuntime(db, b, cache.Config{Log: said.Logger()}), numbers, cache.Policy{},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		get := func() {
 			_, err := c.Get(t.Context(), one)
 			must(t, err)
@@ -870,7 +888,8 @@ func TestMaxStale_LessThanTwoBeatsPanics(t *testing.T) {
 	for _, c := range []struct {
 		stale, beat time.Duration
 		refused     bool
-	}{{50 * time.Millisecond, 0, true}, {200 * time.Millisecond, 0, false}, {50 * time.Millisecond, 25 * time.Millisecond, false}, {0, time.Second, false}, {0, 3 * time.Second, true}} {
+	}{{50 * time.Millisecond, 0, true}, {200 * time.Millisecond, 0, false}, {50 * time.Millisecond, 25 * time.Millisecond, false},
+		{0, time.Second, false}, {0, 3 * time.Second, true}} {
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n", Beat: c.beat})
 		refused := func(make func(rt *cache.Runtime)) (refused bool) {
 			defer func() { refused = recover() != nil }()

@@ -272,7 +272,8 @@ func TestGetFresh_EveryEngine(t *testing.T) {
 		t.Run(engine.Name, func(t *testing.T) {
 			rt := open(t, cache.Options{DB: engine.Open(t), Config: cache.Config{Budget: 5 * time.Second}})
 			i := &issuer{}
-			tokens := cache.Keyed(rt, "engine_token", decimal, i.load, cache.LifeOf(accessToken.life), cache.With(cache.Policy{MaxStale: 10 * time.Second}))
+			tokens := cache.Keyed(rt, "engine_token", decimal, i.load, cache.LifeOf(accessToken.life),
+				cache.With(cache.Policy{MaxStale: 10 * time.Second}))
 			read := func(when string, issued int, get func(context.Context, int64) (accessToken, error)) {
 				t.Helper()
 				if got, err := get(t.Context(), 7); got.Text != "token" || err != nil || i.issued != issued {

@@ -17,7 +17,8 @@ var tagKey = keyspace.Def1[keyspace.Text](Keys, "cache:tag:{tag}",
 // Keys that runtimes of [Open] share with each other in Redis.
 var (
 	shared       = keyspace.New("cache")
-	sharedEvents = keyspace.DefChannel0(shared, "cache:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "dropped keys, pushed to the processes"})
-	sharedLog    = keyspace.Def0(shared, "cache:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"),
+	sharedEvents = keyspace.DefChannel0(shared, "cache:events", keyspace.RawMessages("package bus"),
+		keyspace.Doc{Purpose: "dropped keys, pushed to the processes"})
+	sharedLog = keyspace.Def0(shared, "cache:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"),
 		keyspace.Doc{Purpose: "dropped keys, from which processes catch up"})
 )

@@ -193,7 +193,8 @@ func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 func (r *reading) acquireCmd(mine string) keyspace.Cmd {
 	now := r.c.rt.clock()
 	life := r.c.leaseLife()
-	return acquireScript.Cmd([]keyspace.Key{r.key}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", now+life.Milliseconds()), millis(life), r.replaces)
+	return acquireScript.Cmd([]keyspace.Key{r.key}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", now+life.Milliseconds()),
+		millis(life), r.replaces)
 }
 
 // ask loads a new copy of k from the source; the copy is missing if the error is [ErrNotFound].

@@ -109,7 +109,8 @@ func (m *model) check(step string) {
 		m.faults = append(m.faults, fmt.Sprintf("after %s the slot has version %d, %d is acknowledged", step, v, m.acked))
 	}
 	if c := m.copy; c.exists && c.mark == m.mark && m.now < c.until && c.version < m.acked && len(m.messages) == 0 {
-		m.faults = append(m.faults, fmt.Sprintf("after %s the process keeps version %d, %d is acknowledged and delivered", step, c.version, m.acked))
+		m.faults = append(m.faults, fmt.Sprintf("after %s the process keeps version %d, %d is acknowledged and delivered", step, c.version,
+			m.acked))
 	}
 }
 
@@ -450,7 +451,8 @@ func agree(t *testing.T, db *redis.DB, seed uint64, steps int) {
 				unwanted = slot[slots.IDAt : slots.IDAt+8]
 			}
 			leased := int64(50_000)
-			script, reply = "acquire", run(acquireScript, token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), strconv.FormatInt(leased, 10), unwanted)
+			script, reply = "acquire", run(acquireScript, token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until),
+				strconv.FormatInt(leased, 10), unwanted)
 			var taken bool
 			next, taken = acquireSlot(slot, token, now, until, unwanted)
 			if got, _, _ = reply.Text(); taken {

@@ -47,7 +47,8 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 			return nil, err
 		}
 	}
-	events, err := bus.Open(db, bus.Keys{Events: sharedEvents.At(), Log: sharedLog.At()}, bus.Config{Node: cmp.Or(o.Node, "process-"+rand.Text()[:6]), Log: o.Log})
+	events, err := bus.Open(db, bus.Keys{Events: sharedEvents.At(), Log: sharedLog.At()},
+		bus.Config{Node: cmp.Or(o.Node, "process-"+rand.Text()[:6]), Log: o.Log})
 	if err != nil {
 		if o.DB == nil {
 			err = errors.Join(err, db.Close())
@@ -157,7 +158,8 @@ var cacheName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // It is [New] with a family made for it. To have the form of keys checked, or the keys in a catalogue, declare the
 // family and call New: nothing else changes. Keyed panics if name has characters other than letters, digits, '-', '_'
 // and '.', or if name is already a cache of rt. It also panics if another cache of rt can have the same keys.
-func Keyed[K comparable, V any](rt *Runtime, name string, key func(K) string, load func(context.Context, K) (V, error), opts ...Option) *Cache[K, V] {
+func Keyed[K comparable, V any](rt *Runtime, name string, key func(K) string, load func(context.Context, K) (V, error),
+	opts ...Option) *Cache[K, V] {
 	return KeyedFrom(rt, name, key, Source[K, V]{Load: load}, opts...)
 }
 

@@ -146,7 +146,8 @@ func ExampleGet() {
 func TestGet_UsesItsOwnLoad(t *testing.T) {
 	server := redistest.Server(t)
 	open := func() *cache.Runtime {
-		rt, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: server.URL, Prefix: "app"}, Config: cache.Config{Budget: 5 * time.Second}})
+		rt, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: server.URL, Prefix: "app"},
+			Config: cache.Config{Budget: 5 * time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,10 +166,14 @@ func TestGet_UsesItsOwnLoad(t *testing.T) {
 	if got := get(one, "a", "1") + get(one, "a", "2") + get(one, "b", "3") + get(two, "a", "4") + get(two, "c", "5"); got != "11315" {
 		t.Errorf("got %s, want 11315", got)
 	}
-	if _, err := cache.Get(t.Context(), one, "title", "d", func(context.Context) (string, error) { return "", cache.ErrNotFound }); !errors.Is(err, cache.ErrNotFound) {
+	if _, err := cache.Get(t.Context(), one, "title", "d", func(context.Context) (string, error) {
+		return "", cache.ErrNotFound
+	}); !errors.Is(err, cache.ErrNotFound) {
 		t.Errorf("a missing value: %v", err)
 	}
-	if _, err := cache.Get(t.Context(), one, "title", "e", func(context.Context) (string, error) { return "", errors.New("unavailable") }); err == nil || !strings.Contains(err.Error(), "unavailable") {
+	if _, err := cache.Get(t.Context(), one, "title", "e", func(context.Context) (string, error) {
+		return "", errors.New("unavailable")
+	}); err == nil || !strings.Contains(err.Error(), "unavailable") {
 		t.Errorf("a source that fails: %v", err)
 	}
 
@@ -347,7 +352,8 @@ func TestOpen_InvalidOptionsFail(t *testing.T) {
 
 var (
 	clerkSchema = keyspace.New("clerks")
-	clerks      = keyspace.Def1[keyspace.Int](clerkSchema, "clerk:{id}", keyspace.CachedOf[clerk](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "clerks of the tests"})
+	clerks      = keyspace.Def1[keyspace.Int](clerkSchema, "clerk:{id}", keyspace.CachedOf[clerk](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "clerks of the tests"})
 )
 
 type clerk struct{ Name string }
@@ -356,7 +362,9 @@ type clerk struct{ Name string }
 func TestKeyed_OverlappingKeysPanic(t *testing.T) {
 	type salary struct{ Amount int }
 	rt := open(t, cache.Options{})
-	c := cache.New(rt, clerks, cache.Policy{}, cache.Source[keyspace.Int, clerk]{Load: func(context.Context, keyspace.Int) (clerk, error) { return clerk{"Ann"}, nil }})
+	c := cache.New(rt, clerks, cache.Policy{}, cache.Source[keyspace.Int, clerk]{Load: func(context.Context, keyspace.Int) (clerk, error) {
+		return clerk{"Ann"}, nil
+	}})
 	if _, err := c.Get(t.Context(), keyspace.Int{N: 7}); err != nil {
 		t.Fatal(err)
 	}

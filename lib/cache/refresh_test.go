@@ -240,7 +240,8 @@ func TestRefresh_WithoutRedis(t *testing.T) {
 		wire := server.Wire()
 		s := &table{}
 		s.set(1, user{"ada", 36})
-		a, b := start(t, redistest.OpenConfig(t, wire.Config()), s, cache.Policy{CutOff: cache.ServeStale}), start(t, server.Open(t), s, cache.Policy{})
+		a, b := start(t, redistest.OpenConfig(t, wire.Config()), s, cache.Policy{CutOff: cache.ServeStale}),
+			start(t, server.Open(t), s, cache.Policy{})
 		a.wants(t, "at first", "ada")
 		b.wants(t, "at first", "ada")
 		s.set(1, user{"countess", 36})
@@ -280,7 +281,9 @@ func TestClearEverywhere(t *testing.T) {
 		names := &nameTable{names: map[int64]string{7: "Ada"}}
 		others := cache.Keyed(a.rt, "name", decimal, names.load, cache.With(cache.Policy{Entries: -1}))
 		long := strings.Repeat("x", 500)
-		texts := cache.Keyed(a.rt, "text", func(s string) string { return s }, func(_ context.Context, s string) (int, error) { return len(s) + names.asked, nil })
+		texts := cache.Keyed(a.rt, "text", func(s string) string {
+			return s
+		}, func(_ context.Context, s string) (int, error) { return len(s) + names.asked, nil })
 		for range 2 {
 			if _, err := others.Get(t.Context(), 7); err != nil {
 				t.Error(err)
@@ -382,7 +385,8 @@ func TestClearEverywhere_IsRetriedAfterOutage(t *testing.T) {
 		wire := server.Wire()
 		s := &table{}
 		s.set(1, user{"ada", 36})
-		a, b := start(t, redistest.OpenConfig(t, wire.Config()), s, cache.Policy{CutOff: cache.ServeStale}), start(t, server.Open(t), s, cache.Policy{})
+		a, b := start(t, redistest.OpenConfig(t, wire.Config()), s, cache.Policy{CutOff: cache.ServeStale}),
+			start(t, server.Open(t), s, cache.Policy{})
 		a.wants(t, "at first", "ada")
 		b.wants(t, "at first", "ada")
 		s.set(1, user{"countess", 36})

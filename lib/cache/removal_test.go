@@ -52,7 +52,8 @@ func TestOnRemoval_ReportsValueAndReason(t *testing.T) {
 			return name, errors.Join(fault, err)
 		}
 		c := cache.Keyed(open(t, cache.Options{Redis: redistest.InMemory(t).Wire().Config()}), "name", decimal, load,
-			cache.Lives(keyspace.Expire(20*time.Second).Negative(time.Second).StaleIfError(time.Minute)), cache.With(cache.Policy{Beta: -1, Renew: -1}), cache.OnRemoval(r.listen))
+			cache.Lives(keyspace.Expire(20*time.Second).Negative(time.Second).StaleIfError(time.Minute)),
+			cache.With(cache.Policy{Beta: -1, Renew: -1}), cache.OnRemoval(r.listen))
 		get := func(want string) {
 			t.Helper()
 			if name, err := c.Get(t.Context(), 7); name != want || err != nil {
@@ -106,7 +107,8 @@ func TestOnRemoval_IgnoresValuesServedStale(t *testing.T) {
 		var fault error
 		load := func(context.Context, int64) (string, error) { return "Ada", fault }
 		c := cache.Keyed(open(t, cache.Options{Redis: wire.Config()}), "name", decimal, load,
-			cache.Lives(keyspace.Expire(20*time.Second).StaleIfError(time.Minute)), cache.With(cache.Policy{Beta: -1, CutOff: cache.ServeStale}), cache.OnRemoval(r.listen))
+			cache.Lives(keyspace.Expire(20*time.Second).StaleIfError(time.Minute)), cache.With(cache.Policy{Beta: -1, CutOff: cache.ServeStale}),
+			cache.OnRemoval(r.listen))
 		get := func() {
 			t.Helper()
 			if name, err := c.Get(t.Context(), 7); name != "Ada" || err != nil {
@@ -138,7 +140,9 @@ func TestOnRemoval_ReportsEviction(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := c.Len(); n != 10 || len(r.calls) != 90 || slices.ContainsFunc(r.calls, func(s string) bool { return !strings.HasSuffix(s, " x evicted") }) {
+		if n := c.Len(); n != 10 || len(r.calls) != 90 || slices.ContainsFunc(r.calls, func(s string) bool {
+			return !strings.HasSuffix(s, " x evicted")
+		}) {
 			t.Errorf("%d copies, listener calls %q", n, r.calls)
 		}
 	})
@@ -165,7 +169,9 @@ func TestMaxWeight_BoundsCopies(t *testing.T) {
 		if weight := fill(cache.Keyed(rt, "size", decimal, load, cache.MaxWeight(1000, size))); weight > 1000 || weight < 500 {
 			t.Errorf("copies weigh %d, want at most 1000", weight)
 		}
-		none := cache.KeyedFrom(rt, "none", decimal, cache.Source[int64, string]{Load: load, Weigh: func(int64, string) uint32 { return 0 }}, cache.With(cache.Policy{MaxWeight: 10}))
+		none := cache.KeyedFrom(rt, "none", decimal, cache.Source[int64, string]{Load: load, Weigh: func(int64, string) uint32 {
+			return 0
+		}}, cache.With(cache.Policy{MaxWeight: 10}))
 		if fill(none); none.Len() != 10 {
 			t.Errorf("%d copies without a weight, want 10", none.Len())
 		}

@@ -129,7 +129,8 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 		tags:   newTable[*tagVersion](maxTagVersions),
 		caches: map[string]registered{}, events: map[string]*declared{}}
 	rt.reads = line{rt: rt, budget: cfg.Budget, openedMessage: "cache: circuit breaker open for reads, which ask their sources"}
-	rt.changes = line{rt: rt, budget: cfg.ChangeBudget, openedMessage: "cache: circuit breaker open for changes, which are refused or not fenced"}
+	rt.changes = line{rt: rt, budget: cfg.ChangeBudget,
+		openedMessage: "cache: circuit breaker open for changes, which are refused or not fenced"}
 	rt.leases.start()
 	b.Handle(topic, bus.Handler{
 		Event: func(e bus.Event) {

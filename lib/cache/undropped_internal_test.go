@@ -16,11 +16,14 @@ import (
 
 var (
 	undroppedSchema  = keyspace.New("cacheundropped")
-	undroppedChannel = keyspace.DefChannel0(undroppedSchema, "undropped_events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "of the tests"})
-	undroppedLog     = keyspace.Def0(undroppedSchema, "undropped_events", keyspace.StreamOf("bus"), keyspace.Forever("of the tests"), keyspace.Doc{Purpose: "of the tests"})
+	undroppedChannel = keyspace.DefChannel0(undroppedSchema, "undropped_events", keyspace.RawMessages("bus"),
+		keyspace.Doc{Purpose: "of the tests"})
+	undroppedLog = keyspace.Def0(undroppedSchema, "undropped_events", keyspace.StreamOf("bus"), keyspace.Forever("of the tests"),
+		keyspace.Doc{Purpose: "of the tests"})
 )
 
-var undroppedKeys = keyspace.Def1[keyspace.Int](undroppedSchema, "undropped:{id}", keyspace.CachedOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "of the tests"})
+var undroppedKeys = keyspace.Def1[keyspace.Int](undroppedSchema, "undropped:{id}", keyspace.CachedOf[string](), keyspace.Expire(time.Hour),
+	keyspace.Doc{Purpose: "of the tests"})
 
 func keysUpTo(n int) (keys []keyspace.Key) {
 	for i := range n {

@@ -35,10 +35,11 @@ func TestChange_WithoutRedisIsVisibleLocally(t *testing.T) {
 		s, p := &row{}, &parked{}
 		s.value.Store(1)
 		policy := cache.Policy{Unfenced: cache.Proceed, MaxStale: time.Second}
-		source := cache.Source[keyspace.Int, int64]{Load: s.load, LoadMany: func(ctx context.Context, ks []keyspace.Int) (map[keyspace.Int]int64, error) {
-			v, err := s.load(ctx, ks[0])
-			return map[keyspace.Int]int64{ks[0]: v}, err
-		}}
+		source := cache.Source[keyspace.Int, int64]{Load: s.load,
+			LoadMany: func(ctx context.Context, ks []keyspace.Int) (map[keyspace.Int]int64, error) {
+				v, err := s.load(ctx, ks[0])
+				return map[keyspace.Int]int64{ks[0]: v}, err
+			}}
 		wire := server.Wire()
 		rt, ours := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{Retries: p}, policy, source)
 		_, theirs := numberNode(t, server.Open(t), cache.Config{}, policy, source)
@@ -187,7 +188,8 @@ func TestDrop_RefusedKeyBlocksNoOthers(t *testing.T) {
 		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{MaxStale: time.Second},
 			cache.Source[keyspace.Int, int64]{Load: s.load})
 		two := keyspace.Int{N: 2}
-		must(t, redis.NewScript("return redis.call('RPUSH', KEYS[1], 'no value')").Run(t.Context(), server.Open(t), []keyspace.Key{c.Target(two).Key()}).Err)
+		must(t, redis.NewScript("return redis.call('RPUSH', KEYS[1], 'no value')").Run(t.Context(), server.Open(t),
+			[]keyspace.Key{c.Target(two).Key()}).Err)
 		wire.Refuse()
 		if err := c.Invalidate(t.Context(), one, two); !errors.Is(err, cache.ErrQueued) {
 			t.Fatalf("a drop that Redis does not accept: %v", err)
@@ -216,7 +218,8 @@ func TestClearEverywhere_RefusedKeyBlocksNoOthers(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &row{}
 		s.value.Store(1)
-		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{MaxStale: time.Second}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{MaxStale: time.Second},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
 		two := c.Target(keyspace.Int{N: 2}).Key()
 		must(t, redis.NewScript("return redis.call('RPUSH', KEYS[1], 'no value')").Run(t.Context(), server.Open(t), []keyspace.Key{two}).Err)
 		if _, err := c.Get(t.Context(), one); err != nil {

@@ -209,7 +209,8 @@ func transaction(cmds []Cmd) (Cmd, error) {
 		}
 		own := append([]Key{cmd.Key}, cmd.More...)
 		if n := len(own) + len(rest); n > maxUnpacked {
-			return Cmd{}, fmt.Errorf("keyspace: command %d of a transaction%s has %d keys and arguments, more than %d", i+1, ofPattern(cmd.Key), n, maxUnpacked)
+			return Cmd{}, fmt.Errorf("keyspace: command %d of a transaction%s has %d keys and arguments, more than %d", i+1, ofPattern(cmd.Key), n,
+				maxUnpacked)
 		}
 		for _, k := range own {
 			if first := cmds[0].Key; !SameSlot(first, k) {

@@ -126,7 +126,8 @@ func TestBatch_InvalidTransactionRefusedAsWhole(t *testing.T) {
 		{fine.UnionCmd(vSet.At(keyspace.Int{N: 10}, one)), keyspace.ErrCrossSlot, "set:{10}:one"},
 		{keyspace.Cmd{Name: keyspace.ScriptName("return 1"), Key: fine.Key}, nil, "command 2 of a transaction, of set:{{n}}:{c} is a script"},
 		{keyspace.Cmd{Name: "PING"}, nil, "command 2 of a transaction is a script, a function, or has no key"},
-		{keyspace.Cmd{Name: keyspace.FunctionMark + "f", Key: fine.Key}, nil, "command 2 of a transaction, of set:{{n}}:{c} is a script, a function"},
+		{keyspace.Cmd{Name: keyspace.FunctionMark + "f", Key: fine.Key}, nil,
+			"command 2 of a transaction, of set:{{n}}:{c} is a script, a function"},
 		{keyspace.Cmd{Name: "ZADD", Key: fine.Key, Args: []string{"1", "x"}}, keyspace.ErrType, ""},
 		{fine.AddCmd(make([]string, 8000)...), nil, "command 2 of a transaction, of set:{{n}}:{c} has 8001 keys and arguments, more than 5000"},
 	} {

@@ -222,11 +222,13 @@ var randomBrownfield = rapid.Custom(func(t *rapid.T) *Schema {
 			}
 			pattern += "{" + string('p'+rune(len(args))) + "}"
 			if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
-				args = append(args, Form{Words: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "a-b", ":", "7"}), 1, 3, rapid.ID[string]).Draw(t, "words")})
+				args = append(args, Form{Words: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "a-b", ":", "7"}), 1, 3,
+					rapid.ID[string]).Draw(t, "words")})
 				continue
 			}
 			n := rapid.IntRange(1, 2).Draw(t, "min")
-			args = append(args, Form{Alphabet: Alphabet(rapid.IntRange(0, int(RawText)).Draw(t, "alphabet")), Min: n, Max: n + rapid.IntRange(0, 1).Draw(t, "more")})
+			args = append(args, Form{Alphabet: Alphabet(rapid.IntRange(0, int(RawText)).Draw(t, "alphabet")), Min: n,
+				Max: n + rapid.IntRange(0, 1).Draw(t, "more")})
 		}
 		declare(s, pattern, args...)
 	}

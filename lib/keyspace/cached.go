@@ -57,7 +57,9 @@ type CachedHash[F comparable, V any] struct{ Key }
 // CachedHashOf is the [Kind] of [CachedHash]. The family's TTL is the lifetime of the collection in the cache;
 // [TTL.Negative] is the lifetime of an empty one.
 func CachedHashOf[F comparable, V any]() Kind[CachedHash[F, V]] {
-	return Kind[CachedHash[F, V]]{typ: "hash", form: "cached by field, " + jsonForm[V](), bind: func(k Key) CachedHash[F, V] { return CachedHash[F, V]{k} }}
+	return Kind[CachedHash[F, V]]{typ: "hash", form: "cached by field, " + jsonForm[V](), bind: func(k Key) CachedHash[F, V] {
+		return CachedHash[F, V]{k}
+	}}
 }
 
 // CachedSet is like [CachedHash], for a set of M.

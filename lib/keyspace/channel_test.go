@@ -45,7 +45,8 @@ func TestChannel_PublishesAndDecodesItsType(t *testing.T) {
 	if got, err := ch.Decode(out[1]); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if got, err := ch.Decode(`{"from":"ann","n":`); err == nil || got != (greeting{}) || !strings.Contains(err.Error(), "channel:greeting:{uid}") {
+	if got, err := ch.Decode(`{"from":"ann","n":`); err == nil || got != (greeting{}) ||
+		!strings.Contains(err.Error(), "channel:greeting:{uid}") {
 		t.Errorf("broken message: %+v, %v", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +95,8 @@ func TestCarrying_ChangesForm(t *testing.T) {
 	if was.Form == is.Form {
 		t.Errorf("%s is also the form with another field", is.Form)
 	}
-	if !strings.HasPrefix(is.Form, "json json.RawMessage with gone int#") || !strings.Contains(is.Form, ", told keyspace.news#") || len(is.Carries) != 2 {
+	if !strings.HasPrefix(is.Form, "json json.RawMessage with gone int#") || !strings.Contains(is.Form, ", told keyspace.news#") ||
+		len(is.Carries) != 2 {
 		t.Errorf("got %s, and %v", is.Form, is.Carries)
 	}
 }

@@ -95,7 +95,8 @@ func TestWrongUsesDoNotCompile(t *testing.T) {
 		{"computed reason", `keyspace.Forever(text)`, "cannot use text"},
 		{"no reason to live for ever", `keyspace.Forever()`, "not enough arguments"},
 		{"no life", `keyspace.Def1[UserID](s, "a:{id}", keyspace.CounterKind(), doc)`, "not enough arguments"},
-		{"string as argument type", `keyspace.Def1[string](s, "a:{id}", keyspace.CounterKind(), keyspace.Expire(1), doc)`, "does not satisfy keyspace.Segment"},
+		{"string as argument type", `keyspace.Def1[string](s, "a:{id}", keyspace.CounterKind(), keyspace.Expire(1), doc)`,
+			"does not satisfy keyspace.Segment"},
 		{"key of another tag in a transaction", `info.In(keyspace.Atomic(chat))`, "cannot use keyspace.Atomic(chat)"},
 		{"forged transaction", `_ = keyspace.Tx[UserID]{uid}`, "implicit assignment to unexported field tag"},
 		{"family outside its schema", `s.add("a", "string", "json", keyspace.Expire(1), doc)`, "s.add undefined"},
@@ -121,7 +122,8 @@ func TestWrongUsesDoNotCompile(t *testing.T) {
 
 // exported imports packages from the compiled output of the go command.
 func exported(t *testing.T, paths ...string) types.Importer {
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}, paths...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"},
+		paths...)...)
 	var faults bytes.Buffer
 	cmd.Stderr = &faults
 	out, err := cmd.Output()

@@ -35,8 +35,10 @@ func ExampleSchema_Brownfield() {
 
 func ExampleSchema_BadWords() {
 	s := keyspace.New("stock").BadWords("stuff")
-	keyspace.Def1[keyspace.Int](s, "item:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "an item is a thing here"})
-	keyspace.Def1[keyspace.Int](s, "stuff:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "what nobody knows"})
+	keyspace.Def1[keyspace.Int](s, "item:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "an item is a thing here"})
+	keyspace.Def1[keyspace.Int](s, "stuff:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "what nobody knows"})
 	fmt.Println(keyspace.Lint(s))
 	// Output: keyspace: stock: "stuff:{id}" begins with "stuff"; the first level must be a word that states the subject of the key
 }

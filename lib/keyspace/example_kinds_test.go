@@ -19,20 +19,34 @@ type GameID struct{ keyspace.Int }
 var games = keyspace.New("games")
 
 var (
-	titleKey   = keyspace.Def1[GameID](games, "game:title:{{game}}", keyspace.BytesOf("text"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "what a game is called"})
-	rulesKey   = keyspace.Def1[GameID](games, "game:rules:{{game}}", keyspace.JSONOf[map[string]int](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "the rules"})
-	movesKey   = keyspace.Def1[GameID](games, "game:moves:{{game}}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "how many moves were made"})
-	seatsKey   = keyspace.Def1[GameID](games, "game:seats:{{game}}", keyspace.BitmapOf("one bit for each seat"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "taken seats"})
-	cameKey    = keyspace.Def2[GameID, keyspace.Int](games, "game:came:{{game}}:{day}", keyspace.BitmapOf("one bit for each player"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who came on a day"})
-	viewersKey = keyspace.Def1[GameID](games, "game:viewers:{{game}}", keyspace.HyperLogLogOf("users"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "how many looked on", MaxBytes: 13 << 10})
-	stateKeys  = keyspace.Def1[GameID](games, "game:state:{{game}}", keyspace.HashOf("turn, round"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "where a game is"})
-	playersKey = keyspace.Def1[GameID](games, "game:players:{{game}}", keyspace.SetOf("user"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who plays"})
-	winnersKey = keyspace.Def1[GameID](games, "game:winners:{{game}}", keyspace.SetOf("user"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who has won"})
-	scoresKey  = keyspace.Def1[GameID](games, "game:scores:{{game}}", keyspace.ZSetOf("user → points"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "the score"})
-	placesKey  = keyspace.Def1[GameID](games, "game:places:{{game}}", keyspace.GeoOf("user"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "where the players are"})
-	waitingKey = keyspace.Def1[GameID](games, "game:waiting:{{game}}", keyspace.ListOf("user"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who waits for a seat"})
-	servingKey = keyspace.Def1[GameID](games, "game:serving:{{game}}", keyspace.ListOf("user"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who is being seated"})
-	eventsKey  = keyspace.Def1[GameID](games, "game:events:{{game}}", keyspace.StreamOf("kind, user"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "what took place"})
+	titleKey = keyspace.Def1[GameID](games, "game:title:{{game}}", keyspace.BytesOf("text"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "what a game is called"})
+	rulesKey = keyspace.Def1[GameID](games, "game:rules:{{game}}", keyspace.JSONOf[map[string]int](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "the rules"})
+	movesKey = keyspace.Def1[GameID](games, "game:moves:{{game}}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "how many moves were made"})
+	seatsKey = keyspace.Def1[GameID](games, "game:seats:{{game}}", keyspace.BitmapOf("one bit for each seat"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "taken seats"})
+	cameKey = keyspace.Def2[GameID, keyspace.Int](games, "game:came:{{game}}:{day}", keyspace.BitmapOf("one bit for each player"),
+		keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who came on a day"})
+	viewersKey = keyspace.Def1[GameID](games, "game:viewers:{{game}}", keyspace.HyperLogLogOf("users"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "how many looked on", MaxBytes: 13 << 10})
+	stateKeys = keyspace.Def1[GameID](games, "game:state:{{game}}", keyspace.HashOf("turn, round"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "where a game is"})
+	playersKey = keyspace.Def1[GameID](games, "game:players:{{game}}", keyspace.SetOf("user"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "who plays"})
+	winnersKey = keyspace.Def1[GameID](games, "game:winners:{{game}}", keyspace.SetOf("user"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "who has won"})
+	scoresKey = keyspace.Def1[GameID](games, "game:scores:{{game}}", keyspace.ZSetOf("user → points"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "the score"})
+	placesKey = keyspace.Def1[GameID](games, "game:places:{{game}}", keyspace.GeoOf("user"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "where the players are"})
+	waitingKey = keyspace.Def1[GameID](games, "game:waiting:{{game}}", keyspace.ListOf("user"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "who waits for a seat"})
+	servingKey = keyspace.Def1[GameID](games, "game:serving:{{game}}", keyspace.ListOf("user"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "who is being seated"})
+	eventsKey = keyspace.Def1[GameID](games, "game:events:{{game}}", keyspace.StreamOf("kind, user"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "what took place"})
 )
 
 var chess = GameID{keyspace.Int{N: 7}}
@@ -205,7 +219,8 @@ func ExampleZSet() {
 	ctx, db := context.Background(), embedded()
 	defer db.Close()
 	scores := scoresKey.At(chess)
-	scores.SetSome(ctx, db, keyspace.Scored{Member: "ann", Score: 12}, keyspace.Scored{Member: "bob", Score: 7}, keyspace.Scored{Member: "eve", Score: 1})
+	scores.SetSome(ctx, db, keyspace.Scored{Member: "ann", Score: 12}, keyspace.Scored{Member: "bob", Score: 7},
+		keyspace.Scored{Member: "eve", Score: 1})
 	show(scores.Raise(ctx, db, "ann", 10)) // a lower score does not count
 	show(scores.Add(ctx, db, "bob", 6))
 	show(scores.Top(ctx, db, 2))

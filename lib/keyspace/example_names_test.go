@@ -23,7 +23,8 @@ var _ keyspace.Formed = CountryCode{}
 // spelled returns the text of an argument in a key.
 func spelled[A keyspace.Segment](a A) string { return string(a.AppendSegment(nil)) }
 
-var countryKey = keyspace.Def1[CountryCode](shapes, "country:{code}", keyspace.BytesOf("its name"), keyspace.Expire(day), keyspace.Doc{Purpose: "a country's name"})
+var countryKey = keyspace.Def1[CountryCode](shapes, "country:{code}", keyspace.BytesOf("its name"), keyspace.Expire(day),
+	keyspace.Doc{Purpose: "a country's name"})
 
 // An argument of the wrong form never becomes a key: At panics, and Try, for external input, returns an error.
 func ExampleForm() {
@@ -55,7 +56,8 @@ func ExampleParseWord() {
 // Named1 is for a pattern that is only known at run time.
 func ExampleNamed1() {
 	configured := "tenant_a:visits:{user}"
-	visits := keyspace.Named1[UserID](configured, keyspace.CounterKind(), keyspace.UpTo(day), keyspace.Doc{Purpose: "visits of a tenant's users", MaxBytes: 20})
+	visits := keyspace.Named1[UserID](configured, keyspace.CounterKind(), keyspace.UpTo(day),
+		keyspace.Doc{Purpose: "visits of a tenant's users", MaxBytes: 20})
 	show(visits.At(UserID{keyspace.Int{N: 7}}))
 	// Output:
 	// tenant_a:visits:7
@@ -91,7 +93,8 @@ func ExampleFamilyOf() {
 func ExampleRetire() {
 	s := keyspace.New("mail")
 	keyspace.Retire(s, "mail:inbox:{user}", "swept by the job mail.tidy until May")
-	keyspace.Def1[UserID](s, "mail:inbox:{user}", keyspace.ListOf("message"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a user's messages"})
+	keyspace.Def1[UserID](s, "mail:inbox:{user}", keyspace.ListOf("message"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a user's messages"})
 	show(keyspace.Lint(s))
 	// Output:
 	// keyspace: mail: "mail:inbox:{user}" can meet "mail:inbox:{user}", which mail has retired: both can be "mail:inbox:0"

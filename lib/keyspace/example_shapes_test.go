@@ -59,28 +59,46 @@ const day = 24 * time.Hour
 
 // The simple shape: a type and an identifier.
 var (
-	userKey    = keyspace.Def1[UserID](shapes, "user:{id}", keyspace.JSONOf[Person](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a user"})
-	billKey    = keyspace.Def1[OrderID](shapes, "order:{id}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "an order"})
-	sessionKey = keyspace.Def1[SessionID](shapes, "session:{id}", keyspace.HashOf("user, device, since"), keyspace.UpTo(30*day), keyspace.Doc{Purpose: "a session"})
-	productKey = keyspace.Def1[ProductID](shapes, "product:{id}", keyspace.JSONOf[Product](), keyspace.Expire(time.Hour).Jitter(5*time.Minute), keyspace.Doc{Purpose: "a product"})
-	tokenKey   = keyspace.Def1[TokenID](shapes, "token:{id}", keyspace.BytesOf("the user's number"), keyspace.Expire(day), keyspace.Doc{Purpose: "an access token"})
-	codeKey    = keyspace.Def1[Address](shapes, "verification:code:{address}", keyspace.BytesOf("six digits"), keyspace.Expire(5*time.Minute), keyspace.Doc{Purpose: "a code that was mailed"})
+	userKey = keyspace.Def1[UserID](shapes, "user:{id}", keyspace.JSONOf[Person](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a user"})
+	billKey = keyspace.Def1[OrderID](shapes, "order:{id}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "an order"})
+	sessionKey = keyspace.Def1[SessionID](shapes, "session:{id}", keyspace.HashOf("user, device, since"), keyspace.UpTo(30*day),
+		keyspace.Doc{Purpose: "a session"})
+	productKey = keyspace.Def1[ProductID](shapes, "product:{id}", keyspace.JSONOf[Product](), keyspace.Expire(time.Hour).Jitter(5*time.Minute),
+		keyspace.Doc{Purpose: "a product"})
+	tokenKey = keyspace.Def1[TokenID](shapes, "token:{id}", keyspace.BytesOf("the user's number"), keyspace.Expire(day),
+		keyspace.Doc{Purpose: "an access token"})
+	codeKey = keyspace.Def1[Address](shapes, "verification:code:{address}", keyspace.BytesOf("six digits"), keyspace.Expire(5*time.Minute),
+		keyspace.Doc{Purpose: "a code that was mailed"})
 )
 
 // Composite: two things, or one aspect of a thing.
 var (
-	userOrderKey = keyspace.Def2[OrderID, UserID](shapes, "order:{order}:user:{user}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "an order as its user sees it"})
-	basketKey    = keyspace.Def1[UserID](shapes, "cart:user:{user}", keyspace.HashOf("product → count"), keyspace.Expire(30*day), keyspace.Doc{Purpose: "a user's cart"})
-	profileCache = keyspace.Def1[UserID](shapes, "cache:user:{user}:profile", keyspace.JSONOf[Person](), keyspace.Expire(time.Hour).Negative(time.Minute), keyspace.Doc{Purpose: "a profile", InvalidatedBy: []string{"profile changed"}})
-	profileKey   = keyspace.Def1[UserID](shapes, "user:{user}:profile", keyspace.JSONOf[Person](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a user's profile"})
-	loginKey     = keyspace.Def1[UserID](shapes, "user:{user}:session", keyspace.SetOf("session"), keyspace.Expire(30*day), keyspace.Doc{Purpose: "a user's sessions"})
-	cartKey      = keyspace.Def1[UserID](shapes, "user:{user}:cart", keyspace.HashOf("total, changed"), keyspace.Expire(30*day), keyspace.Doc{Purpose: "a cart's head"})
-	historyKey   = keyspace.Def2[UserID, OrderID](shapes, "user:{user}:order:{order}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "one of a user's orders"})
-	stateKey     = keyspace.Def1[OrderID](shapes, "order:{order}:status", keyspace.BytesOf("one word"), keyspace.Expire(day), keyspace.Doc{Purpose: "where an order is"})
-	linesKey     = keyspace.Def1[OrderID](shapes, "order:{order}:items", keyspace.ListOf("product, count"), keyspace.Expire(day), keyspace.Doc{Purpose: "what was ordered"})
-	cacheKey     = keyspace.Def2[Cache, CacheKey](shapes, "cache:{cache}:{key}", keyspace.BytesOf("the cache's own"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "any cache"})
-	refreshKey   = keyspace.Def1[UserID](shapes, "token:{user}:refresh", keyspace.BytesOf("SHA-256 of the token"), keyspace.Expire(30*day), keyspace.Doc{Purpose: "what a user refreshes with"})
-	sessionData  = keyspace.Def1[SessionID](shapes, "session:{id}:data", keyspace.HashOf("name → value"), keyspace.UpTo(30*day), keyspace.Doc{Purpose: "what a session keeps"})
+	userOrderKey = keyspace.Def2[OrderID, UserID](shapes, "order:{order}:user:{user}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "an order as its user sees it"})
+	basketKey = keyspace.Def1[UserID](shapes, "cart:user:{user}", keyspace.HashOf("product → count"), keyspace.Expire(30*day),
+		keyspace.Doc{Purpose: "a user's cart"})
+	profileCache = keyspace.Def1[UserID](shapes, "cache:user:{user}:profile", keyspace.JSONOf[Person](),
+		keyspace.Expire(time.Hour).Negative(time.Minute), keyspace.Doc{Purpose: "a profile", InvalidatedBy: []string{"profile changed"}})
+	profileKey = keyspace.Def1[UserID](shapes, "user:{user}:profile", keyspace.JSONOf[Person](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a user's profile"})
+	loginKey = keyspace.Def1[UserID](shapes, "user:{user}:session", keyspace.SetOf("session"), keyspace.Expire(30*day),
+		keyspace.Doc{Purpose: "a user's sessions"})
+	cartKey = keyspace.Def1[UserID](shapes, "user:{user}:cart", keyspace.HashOf("total, changed"), keyspace.Expire(30*day),
+		keyspace.Doc{Purpose: "a cart's head"})
+	historyKey = keyspace.Def2[UserID, OrderID](shapes, "user:{user}:order:{order}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "one of a user's orders"})
+	stateKey = keyspace.Def1[OrderID](shapes, "order:{order}:status", keyspace.BytesOf("one word"), keyspace.Expire(day),
+		keyspace.Doc{Purpose: "where an order is"})
+	linesKey = keyspace.Def1[OrderID](shapes, "order:{order}:items", keyspace.ListOf("product, count"), keyspace.Expire(day),
+		keyspace.Doc{Purpose: "what was ordered"})
+	cacheKey = keyspace.Def2[Cache, CacheKey](shapes, "cache:{cache}:{key}", keyspace.BytesOf("the cache's own"),
+		keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "any cache"})
+	refreshKey = keyspace.Def1[UserID](shapes, "token:{user}:refresh", keyspace.BytesOf("SHA-256 of the token"), keyspace.Expire(30*day),
+		keyspace.Doc{Purpose: "what a user refreshes with"})
+	sessionData = keyspace.Def1[SessionID](shapes, "session:{id}:data", keyspace.HashOf("name → value"), keyspace.UpTo(30*day),
+		keyspace.Doc{Purpose: "what a session keeps"})
 )
 
 // With a time in the key, so that old values are not read by mistake.
@@ -89,21 +107,28 @@ var yearCache = keyspace.Def2[UserID, Year](shapes, "cache:user:{user}:profile:{
 
 // With a status in the key: one set or flag for each status.
 var (
-	userStateKey  = keyspace.Def2[UserID, UserState](shapes, "user:{user}:status:{status}", keyspace.BytesOf("since, Unix ms"), keyspace.Lease(time.Minute), keyspace.Doc{Purpose: "a user is in this status"})
-	orderStateKey = keyspace.Def2[OrderID, OrderState](shapes, "order:{order}:status:{status}", keyspace.BytesOf("since, Unix ms"), keyspace.Expire(day), keyspace.Doc{Purpose: "an order is in this status"})
+	userStateKey = keyspace.Def2[UserID, UserState](shapes, "user:{user}:status:{status}", keyspace.BytesOf("since, Unix ms"),
+		keyspace.Lease(time.Minute), keyspace.Doc{Purpose: "a user is in this status"})
+	orderStateKey = keyspace.Def2[OrderID, OrderState](shapes, "order:{order}:status:{status}", keyspace.BytesOf("since, Unix ms"),
+		keyspace.Expire(day), keyspace.Doc{Purpose: "an order is in this status"})
 )
 
 // Nested: a part of a thing.
 var (
-	cartItemsKey = keyspace.Def1[UserID](shapes, "user:{user}:cart:items", keyspace.ListOf("product"), keyspace.Expire(30*day), keyspace.Doc{Purpose: "what is in a cart"})
-	itemKey      = keyspace.Def2[OrderID, ItemID](shapes, "order:{order}:item:{item}", keyspace.JSONOf[Product](), keyspace.Expire(day), keyspace.Doc{Purpose: "one item of an order"})
+	cartItemsKey = keyspace.Def1[UserID](shapes, "user:{user}:cart:items", keyspace.ListOf("product"), keyspace.Expire(30*day),
+		keyspace.Doc{Purpose: "what is in a cart"})
+	itemKey = keyspace.Def2[OrderID, ItemID](shapes, "order:{order}:item:{item}", keyspace.JSONOf[Product](), keyspace.Expire(day),
+		keyspace.Doc{Purpose: "one item of an order"})
 )
 
 // With the type, or the kind of token, as the first level.
 var (
-	friendsKey  = keyspace.Def1[UserID](shapes, "set:user:{user}:friends", keyspace.SetOf("user"), keyspace.Expire(day), keyspace.Doc{Purpose: "a user's friends"})
-	messagesKey = keyspace.Def1[RoomID](shapes, "list:chat:room:{room}:messages", keyspace.ListOf("message"), keyspace.Expire(day), keyspace.Doc{Purpose: "a room's latest messages"})
-	appTokenKey = keyspace.Def1[UserID](shapes, "token:app:user:{user}", keyspace.BytesOf("SHA-256 of the token"), keyspace.Expire(day), keyspace.Doc{Purpose: "a user's token for the app"})
+	friendsKey = keyspace.Def1[UserID](shapes, "set:user:{user}:friends", keyspace.SetOf("user"), keyspace.Expire(day),
+		keyspace.Doc{Purpose: "a user's friends"})
+	messagesKey = keyspace.Def1[RoomID](shapes, "list:chat:room:{room}:messages", keyspace.ListOf("message"), keyspace.Expire(day),
+		keyspace.Doc{Purpose: "a room's latest messages"})
+	appTokenKey = keyspace.Def1[UserID](shapes, "token:app:user:{user}", keyspace.BytesOf("SHA-256 of the token"), keyspace.Expire(day),
+		keyspace.Doc{Purpose: "a user's token for the app"})
 )
 
 // A log of operations.

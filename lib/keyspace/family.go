@@ -191,7 +191,8 @@ func (f *Family) assemble(pieces []string, separator string) error {
 		if kind == noArgument {
 			switch {
 			case !f.brownfield && (word == "" || strings.ContainsAny(word, "{}")):
-				return fmt.Errorf("has the level %q, which is neither a word nor {name} nor {{name}}; declare patterns of an existing Redis with Schema.Brownfield", word)
+				return fmt.Errorf("has the level %q, which is neither a word nor {name} nor {{name}}; declare patterns of an existing Redis with "+
+					"Schema.Brownfield", word)
 			case strings.ContainsAny(word, "{}"):
 				return fmt.Errorf("has braces in %q that are neither {name} nor {{name}}", word)
 			}

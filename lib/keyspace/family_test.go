@@ -220,7 +220,8 @@ func TestSegment_RoundTrip(t *testing.T) {
 				t.Errorf("%T read %q", c.write, c.wrong)
 			}
 		}
-		if err := c.read.ReadSegment(string(c.write.AppendSegment(nil))); err != nil || reflect.ValueOf(c.read).Elem().Interface() != any(c.write) {
+		if err := c.read.ReadSegment(string(c.write.AppendSegment(nil))); err != nil ||
+			reflect.ValueOf(c.read).Elem().Interface() != any(c.write) {
 			t.Errorf("%T: %+v, %v; want %+v", c.write, c.read, err, c.write)
 		}
 	}

@@ -101,13 +101,15 @@ func TestHandles_SendTheirCommands(t *testing.T) {
 	if m, err := hash.At().All(ctx, db); len(m) != 1 || m["a"] != "1" || err != nil {
 		t.Errorf("Hash.All = %v, %v", m, err)
 	}
-	db.DoMulti(ctx, []Cmd{bits.At().SetBitBareCmd(9), bits.At().GetCmd(), bits.At().RenewCmd(), kept.At().RenewCmd(), bits.At().GetRenewCmd(), kept.At().GetRenewCmd(), asBytes.At().SetCmd("z", 0),
+	db.DoMulti(ctx, []Cmd{bits.At().SetBitBareCmd(9), bits.At().GetCmd(), bits.At().RenewCmd(), kept.At().RenewCmd(), bits.At().GetRenewCmd(),
+		kept.At().GetRenewCmd(), asBytes.At().SetCmd("z", 0),
 		places.At().LenCmd(), places.At().RemoveCmd("m", "n")})
 	want := []string{
 		"GET test:bytes", "GET test:bytes", "SET test:bytes w PX 3600000", "SET test:up_to w PX 60000", "UNLINK test:bytes",
 		"GET test:json", "GET test:json", `SET test:json {"X":3,"Y":4} PX 3600000`, "UNLINK test:json",
 		"GET test:counter", "GET test:counter", "HGETALL test:hash",
-		"SETBIT test:bits 9 1", "GET test:bits", "PEXPIRE test:bits 3600000", "PERSIST test:kept", "GETEX test:bits PX 3600000", "GETEX test:kept PERSIST", "SET test:bytes z",
+		"SETBIT test:bits 9 1", "GET test:bits", "PEXPIRE test:bits 3600000", "PERSIST test:kept", "GETEX test:bits PX 3600000",
+		"GETEX test:kept PERSIST", "SET test:bytes z",
 		"ZCARD test:places", "ZREM test:places m n",
 	}
 	if !slices.Equal(db.sent, want) {
@@ -177,14 +179,26 @@ func TestHandles_ReplyOfOtherKindIsError(t *testing.T) {
 	}{
 		"Geo.At": {func(db Executor) error { _, _, err := places.At().At(ctx, db, "m"); return err },
 			[]Reply{number, list(number), list(list(text)), list(list(list(), text)), list(list(text, text))}},
-		"Hash.GetSome":   {func(db Executor) error { _, err := hash.At().GetSome(ctx, db, "f"); return err }, []Reply{number, list(list())}},
-		"Hash.All":       {func(db Executor) error { _, err := hash.At().All(ctx, db); return err }, []Reply{number, list(text), list(text, list())}},
+		"Hash.GetSome": {func(db Executor) error { _, err := hash.At().GetSome(ctx, db, "f"); return err }, []Reply{number, list(list())}},
+		"Hash.All": {func(db Executor) error {
+			_, err := hash.At().All(ctx, db)
+			return err
+		}, []Reply{number, list(text), list(text, list())}},
 		"Record.GetSome": {func(db Executor) error { _, err := record.At().GetSome(ctx, db, "a"); return err }, []Reply{number, list(list())}},
-		"Stream.Read":    {func(db Executor) error { _, err := journal.At().Read(ctx, db, "g", "c", 1); return err }, []Reply{number, list(text), list(list(text, number))}},
-		"Stream.Claim":   {func(db Executor) error { _, err := journal.At().Claim(ctx, db, "g", "c", 0, 1); return err }, []Reply{number, list(text, number)}},
+		"Stream.Read": {func(db Executor) error {
+			_, err := journal.At().Read(ctx, db, "g", "c", 1)
+			return err
+		}, []Reply{number, list(text), list(list(text, number))}},
+		"Stream.Claim": {func(db Executor) error {
+			_, err := journal.At().Claim(ctx, db, "g", "c", 0, 1)
+			return err
+		}, []Reply{number, list(text, number)}},
 		"Stream.Range": {func(db Executor) error { _, err := journal.At().Range(ctx, db, "-", "+", 1); return err },
 			[]Reply{number, list(text), list(list(text)), list(list(list(), list())), list(list(text, number)), list(list(text, list(text)))}},
-		"Geo.Near": {func(db Executor) error { _, err := places.At().Near(ctx, db, Point{}, 1, 1); return err }, []Reply{number, list(text), list(text, text), list(list(list(), number))}},
+		"Geo.Near": {func(db Executor) error {
+			_, err := places.At().Near(ctx, db, Point{}, 1, 1)
+			return err
+		}, []Reply{number, list(text), list(text, text), list(list(list(), number))}},
 		"Set.HasEach": {func(db Executor) error {
 			_, err := Def0(New("test"), "test:set", SetOf("x"), hour, Doc{}).At().HasEach(ctx, db, "m")
 			return err
@@ -267,12 +281,14 @@ func TestCheck_AcceptsValidValuesOnly(t *testing.T) {
 		fine   []string
 		faulty []string
 	}{
-		{Def0(s, "point", JSONOf[point](), Expire(time.Hour), Doc{}).Family, []string{`{"X":1}`, `null`}, []string{"", "{", `{"X":"1"}`, `{} {}`}},
+		{Def0(s, "point", JSONOf[point](), Expire(time.Hour), Doc{}).Family, []string{`{"X":1}`, `null`},
+			[]string{"", "{", `{"X":"1"}`, `{} {}`}},
 		{Def0(s, "cached", CachedOf[point](), Expire(time.Hour), Doc{}).Family,
 			[]string{cached("0", `{"X":1}`), cached("1", ""), lease, lease + cached("0", `{"X":1}`), "F" + strings.Repeat("0", 9),
 				cached("0", "\x01\x03gob"), cached("0", "\x02\x00")},
 			[]string{"", "L", cached("0", `{"X":"1"}`), lease + "V", "F", "X" + strings.Repeat("0", 60), cached("0", "")[:46] + "\x01"}},
-		{Def0(s, "count", CounterKind(), Expire(time.Hour), Doc{}).Family, []string{"0", "-9223372036854775808"}, []string{"", "1.5", "9223372036854775808", " 1"}},
+		{Def0(s, "count", CounterKind(), Expire(time.Hour), Doc{}).Family, []string{"0", "-9223372036854775808"},
+			[]string{"", "1.5", "9223372036854775808", " 1"}},
 		{Def1[Int](s, "pairs:{n}", BytesOf("pairs").Checked(func(v []byte) error {
 			if len(v)%2 != 0 {
 				return odd

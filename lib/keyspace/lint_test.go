@@ -111,8 +111,10 @@ func TestDisjoint_ShowsCommonKey(t *testing.T) {
 		{"user:info:{{uid}}", []Form{text}, "user:info:{{id}}", []Form{twelve}, "user:info:{aaaaaaaaaaaa}"},
 		{"user:info:{uid}", []Form{text}, "user:info:{uid}:{day}", []Form{text, text}, ""},
 		{"user:code:{email}:{type}", []Form{text, words}, "user:code:1m:{email}", []Form{text}, "user:code:1m:streak"},
-		{"user:code:{email}:{type}", []Form{{Alphabet: Base64URL, Min: 22, Max: 22}, words}, "user:code:1m:{email}", []Form{{Alphabet: Base64URL, Min: 22, Max: 22}}, ""},
-		{"user:code:{email}:{type}", []Form{{Alphabet: Base64URL, Max: 22}, words}, "user:code:1m:{email}", []Form{{Alphabet: Base64URL, Max: 22}}, "user:code:1m:streak"},
+		{"user:code:{email}:{type}", []Form{{Alphabet: Base64URL, Min: 22, Max: 22}, words}, "user:code:1m:{email}",
+			[]Form{{Alphabet: Base64URL, Min: 22, Max: 22}}, ""},
+		{"user:code:{email}:{type}", []Form{{Alphabet: Base64URL, Max: 22}, words}, "user:code:1m:{email}",
+			[]Form{{Alphabet: Base64URL, Max: 22}}, "user:code:1m:streak"},
 		{"user:{a}", []Form{{Min: 3, Max: 3}}, "user:{b}", []Form{{Alphabet: Digits, Min: 2, Max: 8}}, "user:000"},
 		{"user:{a}", []Form{{Min: 3, Max: 3}}, "user:{b}", []Form{{Alphabet: Digits, Min: 4}}, ""},
 		{"user:{a}", []Form{{Alphabet: Digits}}, "user:{b}", []Form{{Alphabet: Base64URL, Min: 4}}, "user:0000"},
@@ -190,7 +192,8 @@ func TestLogical_RemovesPrefix(t *testing.T) {
 func TestLint_RefusesRetiredPattern(t *testing.T) {
 	s := New("test")
 	Retire(s, "user:all:{uid}", "swept by hand")
-	if got := s.Retired(); len(got) != 1 || got[0].Pattern != "user:all:{uid}" || got[0].Doc.Owner != "test" || got[0].Doc.Migration != "swept by hand" {
+	if got := s.Retired(); len(got) != 1 || got[0].Pattern != "user:all:{uid}" || got[0].Doc.Owner != "test" ||
+		got[0].Doc.Migration != "swept by hand" {
 		t.Errorf("retired is %+v", got)
 	}
 	if err := Lint(s); err != nil {
@@ -221,7 +224,8 @@ func TestFamilyOf_HasNamesAndLimits(t *testing.T) {
 		t.Errorf("without bounds: %d and %d bytes", other.MaxKeyBytes(), other.MaxValueBytes())
 	}
 	s := New("test").Brownfield()
-	key, channel := Def1[Raw](s, "app.{rest}", BytesOf("x"), Expire(time.Hour), Doc{}), DefChannel1[Raw](s, "app.{what}", RawMessages("x"), Doc{})
+	key, channel := Def1[Raw](s, "app.{rest}", BytesOf("x"), Expire(time.Hour), Doc{}),
+		DefChannel1[Raw](s, "app.{what}", RawMessages("x"), Doc{})
 	if name, ok := old.Meets(key.Family); ok {
 		t.Errorf("raw text has no braces, and both can be %q", name)
 	}

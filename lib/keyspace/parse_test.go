@@ -162,7 +162,8 @@ var randomSchema = rapid.Custom(func(t *rapid.T) *Schema {
 	forms := rapid.Custom(func(t *rapid.T) Form {
 		switch kind := rapid.IntRange(0, 4).Draw(t, "kind"); kind {
 		case 0:
-			return Form{Words: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "ab", "7", "%"}), 1, 3, rapid.ID[string]).Draw(t, "words")}
+			return Form{Words: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "ab", "7", "%"}), 1, 3, rapid.ID[string]).Draw(t,
+				"words")}
 		default:
 			n := rapid.IntRange(1, 2).Draw(t, "min")
 			return Form{Alphabet: Alphabet(kind - 1), Min: n, Max: n + rapid.IntRange(0, 1).Draw(t, "more")}

@@ -33,7 +33,9 @@ func RecordOf[T any]() Kind[Record[T]] {
 	for _, f := range fields {
 		form = append(form, f.name+" "+f.coding.name)
 	}
-	return Kind[Record[T]]{typ: "hash", form: "fields {" + strings.Join(form, ", ") + "}", bind: func(k Key) Record[T] { return Record[T]{k, fields} }}
+	return Kind[Record[T]]{typ: "hash", form: "fields {" + strings.Join(form, ", ") + "}", bind: func(k Key) Record[T] {
+		return Record[T]{k, fields}
+	}}
 }
 
 // fault returns an error about one field.

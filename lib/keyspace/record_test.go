@@ -69,7 +69,8 @@ func TestRecord_StoresStruct(t *testing.T) {
 		t.Errorf("got  %s, %v, %v\nwant %s", text(v), ok, err, text(want))
 	}
 	raw := keyspace.Cmd{Name: "HGETALL", Key: h.Key}
-	if m, err := db.Do(ctx, raw).Map(); m["away"] != "1" || m["grade"] != "C" || m["Town"] != "Rome" || m["height"] != "1.61" || len(m) != 9 || err != nil {
+	if m, err := db.Do(ctx, raw).Map(); m["away"] != "1" || m["grade"] != "C" || m["Town"] != "Rome" || m["height"] != "1.61" || len(m) != 9 ||
+		err != nil {
 		t.Errorf("the hash is %v, %v", m, err)
 	}
 	if left, _, err := h.Left(ctx, db); left <= 0 || left > time.Hour || err != nil {
@@ -109,7 +110,8 @@ func TestRecord_StoresStruct(t *testing.T) {
 	if v, _, err := h.Get(ctx, db); v.Town != "" || v.Photo != nil || err != nil {
 		t.Errorf("removed: %v, %v", text(v), err)
 	}
-	if got := pupilK.Family.Form; got != "fields {changed time.Time, name string, age int8, points uint16, height float32, away bool, photo bytes, grade keyspace_test.grade, Town string}" {
+	if got := pupilK.Family.Form; got != "fields {changed time.Time, name string, age int8, points uint16, height float32, away bool, "+
+		"photo bytes, grade keyspace_test.grade, Town string}" {
 		t.Errorf("form %q", got)
 	}
 	redistest.KeysDeclared(t, db, pupils)
@@ -118,13 +120,15 @@ func TestRecord_StoresStruct(t *testing.T) {
 func TestRecord_ErrorNamesField(t *testing.T) {
 	db, ctx := redistest.OpenConfig(t, redistest.Shared(t)), t.Context()
 	h := pupilK.At(keyspace.Int{N: 2})
-	for field, text := range map[string]string{"age": "128", "points": "-1", "height": "tall", "away": "perhaps", "grade": "AA", "changed": "now"} {
+	for field, text := range map[string]string{"age": "128", "points": "-1", "height": "tall", "away": "perhaps", "grade": "AA",
+		"changed": "now"} {
 		db.Do(ctx, h.DeleteCmd())
 		db.Do(ctx, keyspace.Cmd{Name: "HSET", Key: h.Key, Args: []string{field, text}})
 		_, ok, one := h.Get(ctx, db)
 		v, two := h.GetSome(ctx, db, "name", field)
 		for _, err := range []error{one, two} {
-			if ok || v.Age != 0 || !errors.Is(err, keyspace.ErrReply) || !strings.Contains(err.Error(), "pupil:{{id}}: field "+strconv.Quote(field)) {
+			if ok || v.Age != 0 || !errors.Is(err, keyspace.ErrReply) ||
+				!strings.Contains(err.Error(), "pupil:{{id}}: field "+strconv.Quote(field)) {
 				t.Errorf("%s of %q: got %v, want an error that names the field", field, text, err)
 			}
 		}
@@ -185,7 +189,8 @@ type visit struct {
 	Since time.Time `redis:"since"`
 }
 
-var visitKey = keyspace.Def1[GameID](games, "game:visit:{{game}}", keyspace.RecordOf[visit](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who looks on"})
+var visitKey = keyspace.Def1[GameID](games, "game:visit:{{game}}", keyspace.RecordOf[visit](), keyspace.Expire(time.Hour),
+	keyspace.Doc{Purpose: "who looks on"})
 
 func ExampleRecord() {
 	ctx, db := context.Background(), embedded()
@@ -204,8 +209,6 @@ func ExampleRecord() {
 	db.Do(ctx, keyspace.Cmd{Name: "HSET", Key: h.Key, Args: []string{"count", "many"}})
 	_, _, err = h.Get(ctx, db)
 	show(err)
-	// Output:
-	// 5 <nil>
-	// Anna 5 2026 true <nil>
-	// keyspace: unexpected reply: keyspace: game:visit:{{game}}: field "count" has a text that is not a valid int: strconv.ParseInt: parsing "many": invalid syntax
+	// Output: 5 <nil> Anna 5 2026 true <nil> keyspace: unexpected reply: keyspace: game:visit:{{game}}: field "count" has
+	// a text that is not a valid int: strconv.ParseInt: parsing "many": invalid syntax
 }

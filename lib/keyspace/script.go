@@ -68,7 +68,8 @@ func (s *Script[K, A, R]) compile() (err error) {
 			return fmt.Errorf("has in %s the field %s, which is not an exported key", k, f.Name)
 		}
 		s.keys = append(s.keys, i)
-		if one, first := s.families[i], s.families[0]; i > 0 && (one.tag < 0 || first.tag < 0 || !reflect.DeepEqual(one.Args[one.tag], first.Args[first.tag])) {
+		if one, first := s.families[i], s.families[0]; i > 0 &&
+			(one.tag < 0 || first.tag < 0 || !reflect.DeepEqual(one.Args[one.tag], first.Args[first.tag])) {
 			return fmt.Errorf("takes keys of %s and of %s, which share no hash tag", first.Pattern, one.Pattern)
 		}
 	}

@@ -61,7 +61,8 @@ func TestScript_TypedKeysAndArguments(t *testing.T) {
 		want string
 	}{
 		{takeKeys{vCount.At(n, one), vHash.At(m, two), vList.At(n, three).Key}, takeArgs{}, "must share a hash tag"},
-		{takeKeys{vCount.At(n, one), vHash.At(n, two), vSet.At(n, three).Key}, takeArgs{}, `KEYS[3] of a script is "set:{5}:three", not a key of list:{{n}}:{c}`},
+		{takeKeys{vCount.At(n, one), vHash.At(n, two), vSet.At(n, three).Key}, takeArgs{},
+			`KEYS[3] of a script is "set:{5}:three", not a key of list:{{n}}:{c}`},
 		{takeKeys{Log: keys.Log, From: keys.From}, takeArgs{}, `KEYS[2] of a script is "", not a key of hash:{{n}}:{c}`},
 		{keys, takeArgs{Grade: -1}, "ARGV[5] of a script, Grade, has no text: below all grades"},
 	} {
@@ -102,10 +103,11 @@ func TestDefScript_MismatchPanics(t *testing.T) {
 }
 
 var (
-	scanned   = keyspace.New("scanned")
-	ids       = keyspace.Def1[GameID](scanned, "scan:id:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
-	texts     = keyspace.Def2[keyspace.Text, colour](scanned, "scan:text:{text}:{c}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
-	threes    = keyspace.Def3[keyspace.Int, keyspace.Text, colour](scanned, "scan:three:{n}:{{text}}:{c}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
+	scanned = keyspace.New("scanned")
+	ids     = keyspace.Def1[GameID](scanned, "scan:id:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
+	texts   = keyspace.Def2[keyspace.Text, colour](scanned, "scan:text:{text}:{c}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
+	threes  = keyspace.Def3[keyspace.Int, keyspace.Text, colour](scanned, "scan:three:{n}:{{text}}:{c}", keyspace.CounterKind(),
+		keyspace.Expire(time.Hour), doc)
 	mailBoxes = keyspace.Def1[keyspace.Hashed](scanned, "scan:mail:{{mail}}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
 )
 

@@ -224,8 +224,12 @@ func TestKinds_MethodsOnServers(t *testing.T) {
 			return got(math.Round(p.Lat*1e4), math.Round(p.Lon*1e4), ok, err)
 		}, "381156 133614 true", g.Key},
 		{"geo nowhere", func() string { return got(g.At(ctx, db, "Rome")) }, "{0 0} false", g.Key},
-		{"geo near", func() string { return metres(g.Near(ctx, db, keyspace.Point{Lat: 37, Lon: 15}, 200_000, 5)) }, "[{Catania 56441} {Palermo 190442}]", g.Key},
-		{"geo near one", func() string { return metres(g.Near(ctx, db, keyspace.Point{Lat: 37, Lon: 15}, 200_000, 1)) }, "[{Catania 56441}]", g.Key},
+		{"geo near", func() string {
+			return metres(g.Near(ctx, db, keyspace.Point{Lat: 37, Lon: 15}, 200_000, 5))
+		}, "[{Catania 56441} {Palermo 190442}]", g.Key},
+		{"geo near one", func() string {
+			return metres(g.Near(ctx, db, keyspace.Point{Lat: 37, Lon: 15}, 200_000, 1))
+		}, "[{Catania 56441}]", g.Key},
 		{"geo len", func() string { return got(g.Len(ctx, db)) }, "2", g.Key},
 		{"geo remove", func() string { return got(g.Remove(ctx, db, "Palermo")) }, "1", g.Key},
 
@@ -350,7 +354,8 @@ func TestClaim_ScansPastEntriesOfOthers(t *testing.T) {
 				t.Fatal(len(open), err)
 			}
 			for _, i := range []int{30, 35} { // they have been pending for a day
-				if err := db.Do(ctx, keyspace.Cmd{Name: "XCLAIM", Key: x.Key, Args: []string{"g", "dead", "0", open[i].ID, "IDLE", "86400000"}}).Err; err != nil {
+				if err := db.Do(ctx, keyspace.Cmd{Name: "XCLAIM", Key: x.Key,
+					Args: []string{"g", "dead", "0", open[i].ID, "IDLE", "86400000"}}).Err; err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -264,7 +264,8 @@ type fate struct {
 }
 
 func newCensus(n sizes, now time.Time) *census {
-	return &census{t: newTable(n), now: now, began: time.Now(), seed: maphash.MakeSeed(), byDeath: map[int64]uint32{}, moved: map[string]fate{}}
+	return &census{t: newTable(n), now: now, began: time.Now(), seed: maphash.MakeSeed(), byDeath: map[int64]uint32{},
+		moved: map[string]fate{}}
 }
 
 func (c *census) add(p place) {

@@ -30,7 +30,8 @@ func wantRank(t testing.TB, b leaderboard.Board, now time.Time, me leaderboard.E
 
 // moved returns e after its member's value has grown by one.
 func moved(e leaderboard.Entry, at time.Time, dies time.Time) leaderboard.Entry {
-	return leaderboard.Entry{Member: e.Member, Value: e.Value + 1, At: at, Dies: dies, From: leaderboard.Standing{Value: e.Value, Dies: e.Dies}}
+	return leaderboard.Entry{Member: e.Member, Value: e.Value + 1, At: at, Dies: dies,
+		From: leaderboard.Standing{Value: e.Value, Dies: e.Dies}}
 }
 
 func testTies(t *testing.T, s suite) {

@@ -160,7 +160,8 @@ func (b *exact) Read(ctx context.Context, now time.Time, n int, me Entry) (best 
 	}
 	if n > 0 {
 		top = len(cmds)
-		cmds = append(cmds, keyspace.Cmd{Name: "ZREVRANGE", Key: b.k.Scores.Key, Args: []string{"0", strconv.Itoa(min(n, MaxTop) - 1), "WITHSCORES"}})
+		cmds = append(cmds, keyspace.Cmd{Name: "ZREVRANGE", Key: b.k.Scores.Key,
+			Args: []string{"0", strconv.Itoa(min(n, MaxTop) - 1), "WITHSCORES"}})
 	}
 	if me.Member != "" {
 		rank = len(cmds)

@@ -245,7 +245,8 @@ func testFold(t *testing.T, s suite) {
 	b := s.ready(t)
 	again := entry("eve", 1, noon.Add(time.Minute))
 	again.Restart = true
-	apply(t, s.db, b, entry("eve", 2, noon.Add(time.Hour)), again, entry("eve", 9, noon), entry("bob", 3, noon), entry("bob", 2, noon.Add(-time.Hour)))
+	apply(t, s.db, b, entry("eve", 2, noon.Add(time.Hour)), again, entry("eve", 9, noon), entry("bob", 3, noon),
+		entry("bob", 2, noon.Add(-time.Hour)))
 	wantTop(t, b, noon, "bob 3, eve 2")
 
 	// The restart applies to its member's other entries: sent after it as an update, the old one would win.
@@ -429,7 +430,10 @@ func testDrop(t *testing.T, s suite) {
 			t.Errorf("%s is still there (%v)", k, err)
 		}
 	}
-	if _, err := b.Top(t.Context(), noon, 1); !errors.Is(err, leaderboard.ErrNotLoaded) || !slices.ContainsFunc(keys, func(k keyspace.Key) bool { return strings.Contains(err.Error(), k.String()) }) {
+	if _, err := b.Top(t.Context(), noon, 1); !errors.Is(err, leaderboard.ErrNotLoaded) ||
+		!slices.ContainsFunc(keys, func(k keyspace.Key) bool {
+			return strings.Contains(err.Error(), k.String())
+		}) {
 		t.Errorf("Top: %v, want %v and one of %v", err, leaderboard.ErrNotLoaded, keys)
 	}
 }

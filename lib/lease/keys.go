@@ -8,9 +8,11 @@ import (
 
 var (
 	namedSchema = keyspace.New("lease")
-	namedLeases = keyspace.Def1[keyspace.Text](namedSchema, "lease:{{name}}", keyspace.BytesOf("token nonce owner"), keyspace.Lease(24*time.Hour),
+	namedLeases = keyspace.Def1[keyspace.Text](namedSchema, "lease:{{name}}", keyspace.BytesOf("token nonce owner"),
+		keyspace.Lease(24*time.Hour),
 		keyspace.Doc{Purpose: "the process that holds the named lease"})
-	namedFences = keyspace.Def1[keyspace.Text](namedSchema, "lease:{{name}}:fence", keyspace.CounterKind(), keyspace.Forever("tokens must rise"),
+	namedFences = keyspace.Def1[keyspace.Text](namedSchema, "lease:{{name}}:fence", keyspace.CounterKind(),
+		keyspace.Forever("tokens must rise"),
 		keyspace.Doc{Purpose: "the last fencing token"})
 )
 

@@ -193,7 +193,8 @@ func (h *Held) Release(ctx context.Context) error {
 //
 // If ctx ends, Run returns the error of fn. If fn was not running, it returns the cause of ctx, joined with a
 // [redis.ErrUnavailable] if Redis was unavailable. Other errors are [ErrLife] and errors of the server about the key.
-func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Duration, fn func(ctx context.Context, token int64) error) error {
+func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Duration,
+	fn func(ctx context.Context, token int64) error) error {
 	var unavailable error // why Redis was unavailable, if it was
 	for {
 		if ctx.Err() != nil {

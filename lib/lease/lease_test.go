@@ -546,14 +546,17 @@ func TestAcquire_ReplyOfOtherKindIsError(t *testing.T) {
 		"an empty list":              {keyspace.Reply{Kind: keyspace.ListReply}, keyspace.ErrReply},
 		"two items":                  {keyspace.Reply{Kind: keyspace.ListReply, List: []keyspace.Reply{number(1), number(1)}}, keyspace.ErrReply},
 		"a refusal without a holder": {keyspace.Reply{Kind: keyspace.ListReply, List: []keyspace.Reply{number(0)}}, keyspace.ErrReply},
-		"an error":                   {keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("ERR another")}, redis.ServerError("ERR another")},
+		"an error": {keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("ERR another")},
+			redis.ServerError("ERR another")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New(redistest.Answering(t, c.answer))
 			if held, err := l.Acquire(t.Context(), fresh(), "a", life); held != nil || !errors.Is(err, c.want) {
 				t.Errorf("Acquire: %v, %v; want %v", held, err, c.want)
 			}
-			if err := l.Run(t.Context(), fresh(), "a", life, func(context.Context, int64) error { return errors.New("it ran") }); !errors.Is(err, c.want) {
+			if err := l.Run(t.Context(), fresh(), "a", life, func(context.Context, int64) error {
+				return errors.New("it ran")
+			}); !errors.Is(err, c.want) {
 				t.Errorf("Run: %v, want %v", err, c.want)
 			}
 			if name != "a number" { // the same reply answers both commands of Holder

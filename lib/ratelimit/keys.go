@@ -6,7 +6,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-var counters = keyspace.Def2[keyspace.Text, keyspace.Hashed](keyspace.New("limit"), "limit:{name}:{of}", keyspace.CounterKind(), keyspace.UpTo(24*time.Hour),
+var counters = keyspace.Def2[keyspace.Text, keyspace.Hashed](keyspace.New("limit"), "limit:{name}:{of}", keyspace.CounterKind(),
+	keyspace.UpTo(24*time.Hour),
 	keyspace.Doc{Purpose: "the calls of one caller in a window"})
 
 // Named returns the counter of a limit without a declared family: limit:name:of. of is the subject of the limit, such

@@ -26,7 +26,8 @@ func TestPermits_NodesNeverExceedMax(t *testing.T) {
 		nodes := rapid.IntRange(1, 4).Draw(rt, "nodes")
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			pause := rapid.IntRange(0, 3000).Draw(rt, "ms") * rapid.IntRange(0, 1).Draw(rt, "pause")
-			return step{time.Duration(pause) * time.Millisecond, rapid.IntRange(0, nodes-1).Draw(rt, "node"), rapid.IntRange(1, 60).Draw(rt, "calls")}
+			return step{time.Duration(pause) * time.Millisecond, rapid.IntRange(0, nodes-1).Draw(rt, "node"),
+				rapid.IntRange(1, 60).Draw(rt, "calls")}
 		}), 1, 40).Draw(rt, "steps")
 		var fault string
 		bubble.Test(t, func(t *testing.T) { fault = play(t, lim, nodes, steps) })
@@ -71,7 +72,8 @@ func play(t *testing.T, lim Limit, nodes int, steps []step) string {
 			if passed > lim.Max {
 				return fmt.Sprintf("step %d: %d of %d were let through", i, passed, lim.Max)
 			}
-			if res.Limit != lim.Max || res.Remaining >= lim.Max || nodes == 1 && res.Remaining != lim.Max-passed || (res.Reset-time.Until(end)).Abs() > tick {
+			if res.Limit != lim.Max || res.Remaining >= lim.Max || nodes == 1 && res.Remaining != lim.Max-passed ||
+				(res.Reset-time.Until(end)).Abs() > tick {
 				return fmt.Sprintf("step %d: %+v after %d of %d, %s before the end", i, res, passed, lim.Max, time.Until(end))
 			}
 		}

@@ -168,7 +168,8 @@ func (l *Limiter) takeAll(ctx context.Context, asks []Ask) (places []place, err 
 		}
 		switch {
 		case e == nil:
-			p.Result = l.permits.record(p.Key.String(), p.Ask.Limit, p.demand, int(answer[0].N), int(answer[1].N), time.Duration(answer[2].N)*time.Millisecond, sent)
+			p.Result = l.permits.record(p.Key.String(), p.Ask.Limit, p.demand, int(answer[0].N), int(answer[1].N),
+				time.Duration(answer[2].N)*time.Millisecond, sent)
 		case ctx.Err() != nil:
 			p.failed, err = true, context.Cause(ctx)
 		case errors.Is(e, redis.ErrUnavailable) || waiting.Err() != nil:

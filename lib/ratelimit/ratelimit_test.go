@@ -316,7 +316,8 @@ func testTwin(t *testing.T, db *redis.DB, l *Limiter) {
 				got[0].local = w
 				places = append(places, got[0])
 			}
-			if g := got[0].Result; g.Allowed != want.Allowed || g.Remaining != want.Remaining || (g.Reset-want.Reset).Abs() > 10*time.Second { // the reply may have been late
+			if g := got[0].Result; g.Allowed != want.Allowed || g.Remaining != want.Remaining || (g.Reset-want.Reset).Abs() > 10*time.Second {
+				// the reply may have been late
 				rt.Fatalf("the script returned %+v, the process %+v", g, want)
 			}
 		}

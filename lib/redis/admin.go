@@ -110,8 +110,10 @@ func (db *DB) Scan(ctx context.Context, fn func(physical string) error) error {
 }
 
 // scan sends one SCAN to one server.
-func scan(ctx context.Context, do func(context.Context, []Command) []keyspace.Reply, cursor uint64, pattern string, count int) (names []string, next uint64, err error) {
-	page, err := do(ctx, []Command{{Args: []string{"SCAN", strconv.FormatUint(cursor, 10), "MATCH", pattern, "COUNT", strconv.Itoa(count)}}})[0].Items()
+func scan(ctx context.Context, do func(context.Context, []Command) []keyspace.Reply, cursor uint64, pattern string,
+	count int) (names []string, next uint64, err error) {
+	page, err := do(ctx, []Command{{Args: []string{"SCAN", strconv.FormatUint(cursor, 10), "MATCH", pattern, "COUNT",
+		strconv.Itoa(count)}}})[0].Items()
 	if err == nil && len(page) != 2 {
 		err = fmt.Errorf("%w: SCAN", keyspace.ErrReply)
 	}

@@ -158,13 +158,15 @@ func TestTLS_ClientCertificates(t *testing.T) {
 		cfg  redis.Config
 		want string
 	}{
-		"no client certificate":        {redis.Config{URL: base + "?ca=" + own.file}, "certificate required"},
-		"a foreign client certificate": {redis.Config{URL: base + "?ca=" + own.file + "&cert=" + strange + "&key=" + strangeKey}, "unknown certificate authority"},
-		"a foreign authority":          {redis.Config{URL: base + "?ca=" + foreign.file + "&cert=" + cert + "&key=" + key}, "signed by unknown authority"},
-		"another name":                 {redis.Config{URL: url + "&servername=redis.example"}, "redis.example"},
-		"Config.TLS of a foreigner":    {redis.Config{URL: base, TLS: foreign.config(t, cert, key)}, "signed by unknown authority"},
-		"plain text":                   {redis.Config{URL: "redis://127.0.0.1:" + port}, "needs rediss://"},
-		"TLS where there is none":      {redis.Config{URL: strings.Replace(url, "127.0.0.1:"+port, plain.Addr, 1)}, "does the server speak TLS"},
+		"no client certificate": {redis.Config{URL: base + "?ca=" + own.file}, "certificate required"},
+		"a foreign client certificate": {redis.Config{URL: base + "?ca=" + own.file + "&cert=" + strange + "&key=" + strangeKey},
+			"unknown certificate authority"},
+		"a foreign authority": {redis.Config{URL: base + "?ca=" + foreign.file + "&cert=" + cert + "&key=" + key},
+			"signed by unknown authority"},
+		"another name":              {redis.Config{URL: url + "&servername=redis.example"}, "redis.example"},
+		"Config.TLS of a foreigner": {redis.Config{URL: base, TLS: foreign.config(t, cert, key)}, "signed by unknown authority"},
+		"plain text":                {redis.Config{URL: "redis://127.0.0.1:" + port}, "needs rediss://"},
+		"TLS where there is none":   {redis.Config{URL: strings.Replace(url, "127.0.0.1:"+port, plain.Addr, 1)}, "does the server speak TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if why := refused(t, c.cfg); !strings.Contains(why, c.want) {
@@ -195,7 +197,8 @@ func TestTLS_ServerErrorBeforeCommandsIsReported(t *testing.T) {
 			}()
 		}
 	}()
-	if why := refused(t, redis.Config{URL: "rediss://" + l.Addr().String() + "?ca=" + own.file}); !strings.Contains(why, "DENIED Redis is running") {
+	if why := refused(t, redis.Config{URL: "rediss://" + l.Addr().String() + "?ca=" + own.file}); !strings.Contains(why,
+		"DENIED Redis is running") {
 		t.Errorf("refused with %q", why)
 	}
 }
@@ -280,7 +283,8 @@ func TestTLS_CertificateFaultsAreNamed(t *testing.T) {
 		"?insecure=true":                        `unknown setting "insecure"`,
 		"?ca=" + own.file + "&servername=redis": "",
 	} {
-		if err := redis.CheckURL("rediss://u:hunter2@h" + query); (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2")) {
+		if err := redis.CheckURL("rediss://u:hunter2@h" + query); (err == nil) != (want == "") || err != nil &&
+			(!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%s: %v, want %q", query, err, want)
 		}
 	}

@@ -83,7 +83,8 @@ const (
 var errHangs = errors.New("no reply, and too many commands are waiting")
 
 func newNodes(cfg Config, log *slog.Logger) *nodes {
-	return &nodes{log: log, open: cfg.Dial, patience: cfg.Patience, askCredentials: cfg.Credentials, byAddr: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
+	return &nodes{log: log, open: cfg.Dial, patience: cfg.Patience, askCredentials: cfg.Credentials, byAddr: make(map[string]*node),
+		wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
 }
 
 // dial is the dialer of the client library.

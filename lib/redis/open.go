@@ -121,9 +121,9 @@ func clientOptions(cfg Config, t target) rueidis.ClientOption {
 // each system call, and system calls are most of the cost of a command.
 func connections(processors int) int { return 1 << min(max(bits.Len(uint(processors))-2, 0), 2) }
 
-// sharing converts a number of connections to the options of the client library. multiplex is the binary logarithm of the
-// number, or -1 for one connection. ring sets how many commands may wait on each connection: at least 4,096 in all, and
-// at least 64 on each.
+// sharing converts a number of connections to the options of the client library. multiplex is the binary logarithm of
+// the number, or -1 for one connection. ring sets how many commands may wait on each connection: at least 4,096 in all,
+// and at least 64 on each.
 func sharing(connections int) (multiplex, ring int) {
 	n := bits.Len(uint(connections)) - 1
 	if ring = max(12-n, 6); n == 0 {

@@ -69,7 +69,8 @@ func (p *prober) probeOwn(ctx context.Context) ([]Probed, error) {
 		return []Probed{{Addr: p.target.mode, Mode: p.target.mode, Took: time.Since(began), Err: err}}, nil
 	}
 	err = db.Ping(ctx)
-	return []Probed{{Addr: p.target.mode, Mode: p.target.mode, Role: "master", Took: time.Since(began), Err: errors.Join(err, db.Close())}}, nil
+	return []Probed{{Addr: p.target.mode, Mode: p.target.mode, Role: "master", Took: time.Since(began), Err: errors.Join(err, db.Close())}},
+		nil
 }
 
 // probeAll probes servers concurrently, and returns the addresses that they name.

@@ -21,9 +21,11 @@ import (
 
 var (
 	probedSchema = keyspace.New("probed")
-	_            = keyspace.Def1[keyspace.Int](probedSchema, "probed:days:{n}", keyspace.BytesOf("bits"), keyspace.Expire(time.Minute), keyspace.Doc{})
-	_            = keyspace.DefChannel1[keyspace.Int](probedSchema, "probed:told:{n}", keyspace.RawMessages("text"), keyspace.Doc{})
-	_            = keyspace.Def1[keyspace.Int](probedSchema, "probed:board:{{n}}", keyspace.SetOf("members"), keyspace.Expire(time.Minute), keyspace.Doc{})
+	_            = keyspace.Def1[keyspace.Int](probedSchema, "probed:days:{n}", keyspace.BytesOf("bits"), keyspace.Expire(time.Minute),
+		keyspace.Doc{})
+	_ = keyspace.DefChannel1[keyspace.Int](probedSchema, "probed:told:{n}", keyspace.RawMessages("text"), keyspace.Doc{})
+	_ = keyspace.Def1[keyspace.Int](probedSchema, "probed:board:{{n}}", keyspace.SetOf("members"), keyspace.Expire(time.Minute),
+		keyspace.Doc{})
 )
 
 // probe calls Probe with a bound that decides no test.
@@ -86,7 +88,8 @@ func TestProbe_FindsServersOfEachURL(t *testing.T) {
 	for _, c := range []struct{ name, url, want string }{
 		{"a replica", sentinels.Replica.URL, "replica"},
 		{"a server as a cluster", "redis-cluster://" + single.Addr, "belongs to no cluster"},
-		{"a cluster as a server", "redis://" + strings.Split(strings.TrimPrefix(cluster.URL, "redis-cluster://"), ",")[0], "belongs to a cluster"},
+		{"a cluster as a server", "redis://" + strings.Split(strings.TrimPrefix(cluster.URL, "redis-cluster://"), ",")[0],
+			"belongs to a cluster"},
 		{"a sentinel as a server", sentinels.Sentinels[0].URL, "this is a sentinel"},
 		{"a server as a sentinel", "redis-sentinel://" + single.Addr + "/stoa", "this is not a sentinel"},
 		{"a master of another name", "redis-sentinel://" + sentinels.Sentinels[0].Addr + "/other", "no master with the name other"},
@@ -123,7 +126,8 @@ func TestProbe_DetectsValkeyMode(t *testing.T) {
 			}
 		}
 		for i, url := range []string{"redis://%s", "redis-sentinel://%s/stoa"} {
-			if err := probe(t, redis.Config{URL: fmt.Sprintf(url, valkey.Addr())})[0].Err; (err == nil) != (want[i] == "") || err != nil && !strings.Contains(err.Error(), want[i]) {
+			if err := probe(t, redis.Config{URL: fmt.Sprintf(url, valkey.Addr())})[0].Err; (err == nil) != (want[i] == "") || err != nil &&
+				!strings.Contains(err.Error(), want[i]) {
 				t.Errorf("%s at one of %q: %v, want %q", url, mode, err, want[i])
 			}
 		}
@@ -165,7 +169,8 @@ func TestProbe_ReportsMissingPermissions(t *testing.T) {
 	}
 	// On a cluster messages are published to one shard, and a slot may be moving to another.
 	cluster := redistest.Cluster(t, 3, 0)
-	for user, lacks := range map[string]string{"own": "", "mute": "SPUBLISH stoa:probed:told:0", "deaf": "SSUBSCRIBE stoa:probed:told:0", "settled": "ASKING"} {
+	for user, lacks := range map[string]string{"own": "", "mute": "SPUBLISH stoa:probed:told:0", "deaf": "SSUBSCRIBE stoa:probed:told:0",
+		"settled": "ASKING"} {
 		command, _, _ := strings.Cut(strings.ToLower(lacks), " ")
 		line := strings.NewReplacer("user own", "user "+user, " +"+command+" ", " ").Replace(own)
 		for _, node := range cluster.Masters {
@@ -180,7 +185,8 @@ func TestProbe_ReportsMissingPermissions(t *testing.T) {
 		}
 	}
 	err := probe(t, redis.Config{URL: "redis://own:wrong-secret@" + i.Addr})[0].Err
-	if reply, ok := errors.AsType[redis.ServerError](err); !ok || reply.Code() != "WRONGPASS" || strings.Contains(err.Error(), "wrong-secret") {
+	if reply, ok := errors.AsType[redis.ServerError](err); !ok || reply.Code() != "WRONGPASS" ||
+		strings.Contains(err.Error(), "wrong-secret") {
 		t.Errorf("a wrong password returned %v", err)
 	}
 	if keys, err := i.Do("DBSIZE"); err != nil || !slices.Equal(keys, []string{"0"}) {
@@ -209,7 +215,8 @@ func TestProbe_EndsWithUnavailableServers(t *testing.T) {
 	dead := redistest.Server(t)
 	dead.Kill()
 	alive := redistest.Server(t)
-	for _, scheme := range []string{"redis://:hunter2@" + hole.Addr().String(), "redis-sentinel://" + hole.Addr().String() + "," + dead.Addr + "/stoa", "redis-cluster://" + hole.Addr().String() + "," + dead.Addr, "redis://" + dead.Addr} {
+	for _, scheme := range []string{"redis://:hunter2@" + hole.Addr().String(), "redis-sentinel://" + hole.Addr().String() + "," + dead.Addr +
+		"/stoa", "redis-cluster://" + hole.Addr().String() + "," + dead.Addr, "redis://" + dead.Addr} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		servers, err := redis.Probe(ctx, redis.Config{URL: scheme})
 		cancel()
@@ -228,7 +235,8 @@ func TestProbe_EndsWithUnavailableServers(t *testing.T) {
 	}
 	giving, up := context.WithTimeout(t.Context(), time.Hour)
 	go func() { <-accepted; up() }()
-	if servers, err := redis.Probe(giving, redis.Config{URL: "redis://" + hole.Addr().String()}); err != nil || !errors.Is(servers[0].Err, context.Canceled) {
+	if servers, err := redis.Probe(giving, redis.Config{URL: "redis://" + hole.Addr().String()}); err != nil ||
+		!errors.Is(servers[0].Err, context.Canceled) {
 		t.Errorf("cancelled: %+v, %v", servers, err)
 	}
 	// An unavailable server does not hide an available one.

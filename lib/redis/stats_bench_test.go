@@ -49,7 +49,8 @@ func BenchmarkStats(b *testing.B) {
 	})
 }
 
-var benchKeys = keyspace.Def1[keyspace.Int](keyspace.New("bench"), "bench:{n}", keyspace.CounterKind(), keyspace.Forever("a benchmark's"), keyspace.Doc{})
+var benchKeys = keyspace.Def1[keyspace.Int](keyspace.New("bench"), "bench:{n}", keyspace.CounterKind(), keyspace.Forever("a benchmark's"),
+	keyspace.Doc{})
 
 func benchCmd() keyspace.Cmd {
 	return keyspace.Cmd{Name: "GET", Key: benchKeys.At(keyspace.Int{N: 1}).Key}

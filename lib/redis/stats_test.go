@@ -134,7 +134,8 @@ func TestInfo_EveryOwner(t *testing.T) {
 				t.Errorf("settings of %d servers, %v, want %d", len(settings), err, want)
 			}
 			for _, s := range settings {
-				if !seen[s.Addr] || (s.Err == nil) != (e.Name != "embedded") || s.Err == nil && (s.Fields["appendonly"] != "no" || s.Fields["appendfsync"] == "") {
+				if !seen[s.Addr] || (s.Err == nil) != (e.Name != "embedded") || s.Err == nil &&
+					(s.Fields["appendonly"] != "no" || s.Fields["appendfsync"] == "") {
 					t.Errorf("%s is set %v, %v", s.Addr, s.Fields, s.Err)
 				}
 			}

@@ -127,7 +127,8 @@ func TestNoPrefix_KeysAreUnchanged(t *testing.T) {
 	if got, _, err := value.At(n(1)).Get(t.Context(), db); got != "was there" || err != nil {
 		t.Errorf("Get = %q, %v", got, err)
 	}
-	if replies := db.MGet(t.Context(), []keyspace.Key{value.At(n(2)).Key, value.At(n(1)).Key}); len(replies) != 2 || !replies[0].Nil() || replies[1].Str != "was there" {
+	if replies := db.MGet(t.Context(), []keyspace.Key{value.At(n(2)).Key, value.At(n(1)).Key}); len(replies) != 2 || !replies[0].Nil() ||
+		replies[1].Str != "was there" {
 		t.Errorf("MGet = %+v", replies)
 	}
 	server.FlushAll()
@@ -140,7 +141,10 @@ func TestNoPrefix_KeysAreUnchanged(t *testing.T) {
 		t.Errorf("Probe with a prefix and none: %v", err)
 	}
 	var found []string
-	if err := db.Scan(t.Context(), func(k string) error { found = append(found, k); return nil }); err != nil || !slices.Contains(found, "other:{1}") {
+	if err := db.Scan(t.Context(), func(k string) error {
+		found = append(found, k)
+		return nil
+	}); err != nil || !slices.Contains(found, "other:{1}") {
 		t.Errorf("Scan: %d keys, %v", len(found), err)
 	}
 }

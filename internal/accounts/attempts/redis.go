@@ -112,7 +112,8 @@ func (c *Counter) try(ctx context.Context, meters []Meter) ([]tried, error) {
 	defer cancel()
 	calls := make([]redis.Call, len(meters))
 	for i, m := range meters {
-		calls[i] = redis.Call{Script: tryScript, Keys: []keyspace.Key{m.Key}, Args: []string{strconv.Itoa(m.Cap), strconv.FormatInt(m.Life.Milliseconds(), 10)}}
+		calls[i] = redis.Call{Script: tryScript, Keys: []keyspace.Key{m.Key},
+			Args: []string{strconv.Itoa(m.Cap), strconv.FormatInt(m.Life.Milliseconds(), 10)}}
 	}
 	answers := make([]tried, len(meters))
 	for i, r := range c.db.RunMulti(ctx, calls) {

@@ -12,7 +12,8 @@ import (
 )
 
 func TestParsePurpose_RefusesChangeOfAddress(t *testing.T) {
-	for in, want := range map[string]Purpose{"register": ForRegister, "login": ForLogin, "reset_password": ForResetPassword, "change_email": 0, "": 0} {
+	for in, want := range map[string]Purpose{"register": ForRegister, "login": ForLogin, "reset_password": ForResetPassword, "change_email": 0,
+		"": 0} {
 		got, err := ParsePurpose(in)
 		if got != want || errors.Is(err, ErrPurpose) != (want == 0) {
 			t.Errorf("ParsePurpose(%q): got %d, %v, want %d", in, got, err, want)

@@ -20,7 +20,8 @@ func (Purpose) SegmentForm() keyspace.Form {
 var (
 	triesKeys = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
 		keyspace.UpTo(MaxLife),
-		keyspace.Doc{Purpose: "tries of a verification code from one client network; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "tries of a verification code from one client network; the code's hash is in SQL",
+			InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
 
 	minuteKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1m:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Minute),
@@ -32,7 +33,8 @@ var (
 
 	hourKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "codes requested from an IPv4 address or an IPv6 /64, or from a network of them (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes requested from an IPv4 address or an IPv6 /64, or from a network of them (IPv4 /24, IPv6 /48), per hour",
+			MaxBytes: 8})
 
 	allKey = keyspace.Def0(Keys, "user:verify_code:all", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),

@@ -40,7 +40,8 @@ func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool)
 		{Key: allKey.At(), Limit: ratelimit.Limit{Max: l.All, Window: time.Hour}},
 	}
 	if network := clientnet.Network(from); network != "" {
-		asks = append(asks, ratelimit.Ask{Key: hourKeys.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.All), Window: time.Hour}})
+		asks = append(asks, ratelimit.Ask{Key: hourKeys.At(keyspace.Hashed{S: network}),
+			Limit: ratelimit.Limit{Max: l.share(l.All), Window: time.Hour}})
 	}
 	return s.limiter.AllowAll(ctx, asks)
 }
@@ -63,7 +64,8 @@ func (s *Service) countWrong(ctx context.Context, network string, key keyspace.C
 		return false
 	}
 	if s.suspensions.add(network, s.db.Now(), res.Reset) {
-		s.log.Warn("accounts: too many wrong codes, unknown client networks suspended", "network", cmp.Or(network, "all"), "limit", most, "for", res.Reset)
+		s.log.Warn("accounts: too many wrong codes, unknown client networks suspended", "network", cmp.Or(network, "all"), "limit", most, "for",
+			res.Reset)
 	}
 	return true
 }

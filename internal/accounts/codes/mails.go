@@ -62,7 +62,8 @@ func codeMail(l i18n.Language, p Purpose, known bool, code string, life time.Dur
 		subject, purpose = "Your code for a new password", "to set a new password. All devices will be logged out"
 	case ForChangeEmail:
 		if known {
-			return noCode(l, "This address has an account already", "asked to use this address for another account. It has an account of its own, and an address can have one only.")
+			return noCode(l, "This address has an account already",
+				"asked to use this address for another account. It has an account of its own, and an address can have one only.")
 		}
 		subject, purpose = "Your code to change your address", "to use this address for your account"
 	case ForSetPassword:

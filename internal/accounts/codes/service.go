@@ -64,7 +64,8 @@ func New(cfg Config) *Service {
 
 // newMetrics registers with reg, unless it is nil.
 func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
-	codes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_codes_total", Help: "Verification codes by result: asked (requested and mailed), refused (by a limit), wrong (guesses)."}, []string{"result"})
+	codes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_codes_total",
+		Help: "Verification codes by result: asked (requested and mailed), refused (by a limit), wrong (guesses)."}, []string{"result"})
 	for _, result := range []string{"asked", "refused", "wrong"} {
 		codes.WithLabelValues(result)
 	}

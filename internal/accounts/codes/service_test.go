@@ -73,10 +73,13 @@ func TestForget(t *testing.T) {
 			return proof
 		}
 		other := to("bob@example.org", ForLogin)
-		for _, p := range []Proof{to("ann@example.org", ForRegister), to("ann@example.org", ForLogin), to("ann@example.org", ForResetPassword), own(ForSetPassword), own(ForLeaveEmail), other} {
+		for _, p := range []Proof{to("ann@example.org", ForRegister), to("ann@example.org", ForLogin), to("ann@example.org", ForResetPassword),
+			own(ForSetPassword), own(ForLeaveEmail), other} {
 			w.ask(p, "192.0.2.1")
 		}
-		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return w.Forget(ctx, tx, other.Email, user) }); err != nil {
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			return w.Forget(ctx, tx, other.Email, user)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		count := func(table string) (n int) {

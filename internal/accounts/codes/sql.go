@@ -51,7 +51,8 @@ func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error 
 
 // hasCodeOfKnownNetwork reports whether there is a valid code that was requested from a known client network.
 func hasCodeOfKnownNetwork(ctx context.Context, tx *sqldb.Tx, c Code) (kept bool, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM codes WHERE email_hash = ? AND purpose = ? AND household <> '' AND tries < ? AND expires > ?)",
+	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM codes WHERE email_hash = ? AND purpose = ? AND household <> '' AND tries < "+
+		"? AND expires > ?)",
 		c.emailHash, int(c.purpose), triesOfOne, tx.Now().UnixMilli()).Scan(&kept)
 	return kept, err
 }
@@ -76,14 +77,17 @@ func try(ctx context.Context, db *sqldb.DB, c Code, clientNet string) (codeHash 
 		codeHash = ""
 		const alive = " AND email_hash = ? AND purpose = ? AND expires > ?"
 		args := []any{triesOfOne, clientNet, c.emailHash, int(c.purpose), tx.Now().UnixMilli()}
-		ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE tries < ? AND household IN ('', ?)"+alive, args...))
+		ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries = tries + 1 WHERE tries < ? AND household IN ('', ?)"+alive,
+			args...))
 		if err == nil && !ok {
-			ok, err = sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE codes SET tries_elsewhere = tries_elsewhere + 1 WHERE tries_elsewhere < ? AND household NOT IN ('', ?)"+alive, args...))
+			ok, err = sqldb.AffectedOne(tx.ExecContext(ctx,
+				"UPDATE codes SET tries_elsewhere = tries_elsewhere + 1 WHERE tries_elsewhere < ? AND household NOT IN ('', ?)"+alive, args...))
 		}
 		if err != nil || !ok {
 			return err
 		}
-		return tx.QueryRowContext(ctx, "SELECT code_hash FROM codes WHERE email_hash = ? AND purpose = ?", c.emailHash, int(c.purpose)).Scan(&codeHash)
+		return tx.QueryRowContext(ctx, "SELECT code_hash FROM codes WHERE email_hash = ? AND purpose = ?", c.emailHash,
+			int(c.purpose)).Scan(&codeHash)
 	})
 	return codeHash, err
 }
@@ -91,7 +95,8 @@ func try(ctx context.Context, db *sqldb.DB, c Code, clientNet string) (codeHash 
 // Consume deletes the code in the transaction of its purpose. All but one of many callers get ErrWrong, and so does a
 // caller whose code was replaced or has expired since the check.
 func (c Code) Consume(ctx context.Context, tx *sqldb.Tx) error {
-	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash = ? AND purpose = ? AND code_hash = ? AND expires > ?",
+	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx,
+		"DELETE FROM codes WHERE email_hash = ? AND purpose = ? AND code_hash = ? AND expires > ?",
 		c.emailHash, int(c.purpose), c.codeHash, tx.Now().UnixMilli()))
 	if err == nil && !ok {
 		return errWrong
@@ -103,7 +108,8 @@ func (c Code) Consume(ctx context.Context, tx *sqldb.Tx) error {
 // the outbox.
 func (s *Service) Forget(ctx context.Context, tx *sqldb.Tx, e emails.Address, user string) error {
 	var hashes, keys []string
-	for _, p := range []Proof{{e, ForRegister, ""}, {e, ForLogin, ""}, {e, ForResetPassword, ""}, {e, ForSetPassword, user}, {e, ForLeaveEmail, user}} {
+	for _, p := range []Proof{{e, ForRegister, ""}, {e, ForLogin, ""}, {e, ForResetPassword, ""}, {e, ForSetPassword, user},
+		{e, ForLeaveEmail, user}} {
 		c := s.newCode(p, "")
 		hashes, keys = append(hashes, c.emailHash), append(keys, c.mailKey())
 	}

@@ -47,7 +47,9 @@ func isPublicDomain(domain string) bool {
 	if _, err := netip.ParseAddr(domain); err == nil {
 		return false
 	}
-	return !slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa"}, func(local string) bool { return strings.HasSuffix(domain, local) })
+	return !slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa"}, func(local string) bool {
+		return strings.HasSuffix(domain, local)
+	})
 }
 
 // Key returns the unique form of an address. It changes only the letters a to z, except in the domain. The lower case

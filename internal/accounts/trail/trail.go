@@ -47,7 +47,8 @@ const (
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Registered, LoggedIn, LoginFailed, LoginLocked, LoggedOut, LoggedOutAll, RefreshReused, PasswordSet, PasswordReset, PasswordWrong,
+var Kinds = []Kind{Registered, LoggedIn, LoginFailed, LoginLocked, LoggedOut, LoggedOutAll, RefreshReused, PasswordSet, PasswordReset,
+	PasswordWrong,
 	EmailSet, EmailUndone, Deleted, Restored, Banned, Unbanned, OperatorKicked, OperatorDeleted, OperatorRestored, ProfileSet}
 
 // Event is a security event of an account.
@@ -93,13 +94,15 @@ func insert(ctx context.Context, tx *sqldb.Tx, events []Event) error {
 		}
 		args = append(args, e.ID, e.User, e.Device, string(e.Kind), e.ClientNet, e.Actor, e.At.UnixMilli())
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO security_events (id, user_id, device_id, kind, household, actor, at) VALUES "+sqldb.Tuples(7, len(events)), args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO security_events (id, user_id, device_id, kind, household, actor, at) VALUES "+
+		sqldb.Tuples(7, len(events)), args...)
 	return err
 }
 
 // Knows reports whether the user has registered or logged in from that client network within [Kept].
 func Knows(ctx context.Context, db *sqldb.DB, user, clientNet string) (known bool, err error) {
-	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE user_id = ? AND household = ? AND kind IN (?) AND at > ?)",
+	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE user_id = ? AND household = ? AND kind IN (?) AND at "+
+		"> ?)",
 		user, clientNet, bun.List([]string{string(Registered), string(LoggedIn)}), db.Now().Add(-Kept).UnixMilli()).Scan(&known)
 	return known, err
 }

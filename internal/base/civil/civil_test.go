@@ -37,12 +37,14 @@ func TestLoadZone_RefusesEmptyNames(t *testing.T) {
 // TestLoadZone_OneNamePerZone: a system with a folder of zones opens each under endless names, and all loaded ones
 // stay in memory.
 func TestLoadZone_OneNamePerZone(t *testing.T) {
-	for _, name := range []string{"Europe//Athens", "Europe/./Athens", "./Europe/Athens", "Europe/Athens/", "posix/Europe/Athens", "right/UTC", "posixrules", "localtime"} {
+	for _, name := range []string{"Europe//Athens", "Europe/./Athens", "./Europe/Athens", "Europe/Athens/", "posix/Europe/Athens", "right/UTC",
+		"posixrules", "localtime"} {
 		if _, err := LoadZone(name); !errors.Is(err, ErrZone) {
 			t.Errorf("LoadZone(%q): got %v, want ErrZone", name, err)
 		}
 	}
-	for _, name := range []string{"UTC", "Europe/Athens", "America/Argentina/Buenos_Aires", "America/Port-au-Prince", "Etc/GMT+12", "EST5EDT"} {
+	for _, name := range []string{"UTC", "Europe/Athens", "America/Argentina/Buenos_Aires", "America/Port-au-Prince", "Etc/GMT+12",
+		"EST5EDT"} {
 		if _, err := LoadZone(name); err != nil {
 			t.Errorf("LoadZone(%q): %v", name, err)
 		}
@@ -98,7 +100,8 @@ func TestSkipped_ReturnsTheSkippedDate(t *testing.T) {
 }
 
 func TestToday_NeverDecreases(t *testing.T) {
-	names := []string{"UTC", "Asia/Shanghai", "America/Los_Angeles", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu", "America/Havana", "Africa/Cairo", "Pacific/Apia", "Asia/Beirut"}
+	names := []string{"UTC", "Asia/Shanghai", "America/Los_Angeles", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu",
+		"America/Havana", "Africa/Cairo", "Pacific/Apia", "Asia/Beirut"}
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom(names)
 		at := time.Unix(rapid.Int64Range(1e9, 2e9).Draw(t, "at"), 0)
@@ -143,7 +146,8 @@ func TestChange_DuringAnExtendedDateDecreasesNone(t *testing.T) {
 }
 
 func TestToday_NeverDecreasesWithManyChanges(t *testing.T) {
-	names := rapid.SampledFrom([]string{"UTC", "Asia/Tokyo", "America/Havana", "Pacific/Chatham", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Etc/GMT+12"})
+	names := rapid.SampledFrom([]string{"UTC", "Asia/Tokyo", "America/Havana", "Pacific/Chatham", "Pacific/Kiritimati", "Pacific/Pago_Pago",
+		"Etc/GMT+12"})
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(rapid.Int64Range(1e9, 2e9).Draw(t, "at"), 0)
 		c := Clock{Zone: names.Draw(t, "zone")}
@@ -196,7 +200,8 @@ func TestToday_StaysWhenTheClockIsSetBack(t *testing.T) {
 
 // No zone's date has decreased since the first year of calendars.
 func TestToday_NeverDecreasesInAnyZone(t *testing.T) {
-	for _, name := range []string{"America/St_Johns", "Asia/Beirut", "America/Asuncion", "Asia/Gaza", "Pacific/Apia", "Pacific/Kwajalein", "America/Scoresbysund", "America/Havana", "Africa/Casablanca"} {
+	for _, name := range []string{"America/St_Johns", "Asia/Beirut", "America/Asuncion", "Asia/Gaza", "Pacific/Apia", "Pacific/Kwajalein",
+		"America/Scoresbysund", "America/Havana", "Africa/Casablanca"} {
 		loc, err := LoadZone(name)
 		if err != nil {
 			t.Fatal(err)

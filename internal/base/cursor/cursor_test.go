@@ -17,8 +17,10 @@ func TestParse_AcceptsOnlyCursors(t *testing.T) {
 		}
 	}
 	text := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	for _, bad := range []string{"x", "===", text("1.2"), text("1.2.short"), text("+1.2." + id), text("01.2." + id), text("1.2." + id + "x"), text("1.x." + id), text("1." + id),
-		text("1.2.3." + id), text("99999999999999999999.2." + id), text("1.2." + id + "' OR 1=1 --"), Of(id, 1, 2) + "A", Of(id, 1, 2) + "\n", ""} {
+	for _, bad := range []string{"x", "===", text("1.2"), text("1.2.short"), text("+1.2." + id), text("01.2." + id), text("1.2." + id + "x"),
+		text("1.x." + id), text("1." + id),
+		text("1.2.3." + id), text("99999999999999999999.2." + id), text("1.2." + id + "' OR 1=1 --"), Of(id, 1, 2) + "A", Of(id, 1, 2) + "\n",
+		""} {
 		if got, at, ok := Parse(bad, 2); ok {
 			t.Errorf("%q is read as %d at %s", bad, got, at)
 		}

@@ -170,7 +170,8 @@ func TestQueue_RandomHistories(t *testing.T) {
 					q.grant()
 				}
 			} else {
-				a := asked{name: rapid.SampledFrom([]string{"ann", "bob", "cat"}).Draw(t, "user"), r: &request{units: min(l.Capacity, rapid.Int64Range(1, 6).Draw(t, "units")), granted: make(chan struct{}), full: make(chan struct{})}}
+				a := asked{name: rapid.SampledFrom([]string{"ann", "bob", "cat"}).Draw(t, "user"),
+					r: &request{units: min(l.Capacity, rapid.Int64Range(1, 6).Draw(t, "units")), granted: make(chan struct{}), full: make(chan struct{})}}
 				var full bool
 				if a.u, full = q.enqueue(a.name, a.r); !full {
 					all = append(all, a)
@@ -200,7 +201,9 @@ func TestQueue_RandomHistories(t *testing.T) {
 				}
 			}
 			for name, n := range of {
-				if n > q.limits.Share && !slices.ContainsFunc(all, func(a asked) bool { return a.name == name && isClosed(a.r.granted) && a.r.units == n }) {
+				if n > q.limits.Share && !slices.ContainsFunc(all, func(a asked) bool {
+					return a.name == name && isClosed(a.r.granted) && a.r.units == n
+				}) {
 					t.Fatalf("%s holds %d, more than %d", name, n, q.limits.Share)
 				}
 			}

@@ -8,7 +8,8 @@ import (
 type thing struct{}
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"", "AAAAAAAAAAAA", "aZ09_-aZ09_-", "AAAAAAAAAAA", "AAAAAAAAAAAAA", "AAAAAAAAAAA\n", "AAAAAAAAAAé", "../../../../"} {
+	for _, seed := range []string{"", "AAAAAAAAAAAA", "aZ09_-aZ09_-", "AAAAAAAAAAA", "AAAAAAAAAAAAA", "AAAAAAAAAAA\n", "AAAAAAAAAAé",
+		"../../../../"} {
 		f.Add(seed)
 	}
 	want := regexp.MustCompile(`\A[A-Za-z0-9_-]{12}\z`)

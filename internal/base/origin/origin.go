@@ -136,7 +136,8 @@ func (p *Pattern) UnmarshalText(text []byte) error {
 		return err
 	}
 	_, web := defaultPorts[o.scheme]
-	if _, err := netip.ParseAddr(o.host); subdomains && (!web || err == nil || o.host[0] == '[' || !strings.Contains(strings.Trim(o.host, "."), ".")) {
+	if _, err := netip.ParseAddr(o.host); subdomains &&
+		(!web || err == nil || o.host[0] == '[' || !strings.Contains(strings.Trim(o.host, "."), ".")) {
 		return errStar
 	}
 	*p = Pattern{o, subdomains}

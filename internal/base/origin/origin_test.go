@@ -24,8 +24,10 @@ func TestParse_ReturnsWhatBrowsersSend(t *testing.T) {
 		}
 	}
 	for _, given := range []string{
-		"", "null", "*", "app.example.org", "https://", "https://app.example.org/", "https://app.example.org?", "https://App.example.org", "HTTPS://app.example.org",
-		"https://a@app.example.org", "https://app.example.org:0", "https://app.example.org:65536", "https://app.example.org:", "https://*.example.org", "https://a..b",
+		"", "null", "*", "app.example.org", "https://", "https://app.example.org/", "https://app.example.org?", "https://App.example.org",
+		"HTTPS://app.example.org",
+		"https://a@app.example.org", "https://app.example.org:0", "https://app.example.org:65536", "https://app.example.org:",
+		"https://*.example.org", "https://a..b",
 		"https://xn--a", "https://a b", "https://[::1", "https://[192.0.2.1]", "https://a\nb", "file://", "app://é",
 	} {
 		if got, err := Parse(given); err == nil || got != (Origin{}) {
@@ -37,10 +39,12 @@ func TestParse_ReturnsWhatBrowsersSend(t *testing.T) {
 func TestPatterns_MatchListedOriginsAndSubdomains(t *testing.T) {
 	ps := MustPatterns("https://app.example.org:443", "capacitor://localhost", "https://*.münchen.example", "http://*.dev.test:3000")
 	for sent, want := range map[string]bool{
-		"https://app.example.org": true, "https://app.example.org:443": true, "http://app.example.org": false, "https://app.example.org:8443": false,
-		"https://b.app.example.org": false, "https://example.org": false, "capacitor://localhost": true, "ionic://localhost": false,
-		"https://a.xn--mnchen-3ya.example": true, "https://a.b.xn--mnchen-3ya.example": true, "https://xn--mnchen-3ya.example": false, "https://axn--mnchen-3ya.example": false,
-		"http://a.dev.test:3000": true, "http://a.dev.test": false, "https://a.dev.test:3000": false,
+		"https://app.example.org": true, "https://app.example.org:443": true, "http://app.example.org": false,
+		"https://app.example.org:8443": false,
+		"https://b.app.example.org":    false, "https://example.org": false, "capacitor://localhost": true, "ionic://localhost": false,
+		"https://a.xn--mnchen-3ya.example": true, "https://a.b.xn--mnchen-3ya.example": true, "https://xn--mnchen-3ya.example": false,
+		"https://axn--mnchen-3ya.example": false,
+		"http://a.dev.test:3000":          true, "http://a.dev.test": false, "https://a.dev.test:3000": false,
 	} {
 		o, err := Parse(sent)
 		if err != nil {
@@ -50,7 +54,8 @@ func TestPatterns_MatchListedOriginsAndSubdomains(t *testing.T) {
 			t.Errorf("%s: got %t", sent, got)
 		}
 	}
-	for _, text := range []string{"*", "https://*", "https://*.", "https://*.org", "https://*.example.*", "https://a*.example.org", "https://a.*.example.org", "app://*.example.org", "http://*.192.0.2.1", "http://*.[::1]"} {
+	for _, text := range []string{"*", "https://*", "https://*.", "https://*.org", "https://*.example.*", "https://a*.example.org",
+		"https://a.*.example.org", "app://*.example.org", "http://*.192.0.2.1", "http://*.[::1]"} {
 		var p Pattern
 		if err := p.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%s: taken", text)

@@ -112,10 +112,12 @@ func joins(joiner, before, after rune) bool {
 		return true
 	}
 	cursive := func(r rune) bool {
-		return unicode.IsLetter(r) && unicode.In(r, unicode.Arabic, unicode.Syriac, unicode.Mongolian, unicode.Nko, unicode.Mandaic, unicode.Adlam)
+		return unicode.IsLetter(r) && unicode.In(r, unicode.Arabic, unicode.Syriac, unicode.Mongolian, unicode.Nko, unicode.Mandaic,
+			unicode.Adlam)
 	}
 	if cursive(before) && cursive(after) {
 		return true
 	}
-	return joiner == '\u200d' && (unicode.In(before, unicode.So, unicode.Sk) || isPictograph(before) || isSelector(before)) && (unicode.In(after, unicode.So, unicode.Sm) || isPictograph(after))
+	return joiner == '\u200d' && (unicode.In(before, unicode.So, unicode.Sk) || isPictograph(before) || isSelector(before)) &&
+		(unicode.In(after, unicode.So, unicode.Sm) || isPictograph(after))
 }

@@ -42,7 +42,8 @@ func OneShape(s string) string {
 // and programs insert.
 var letters = strings.NewReplacer("ı", "i", "ø", "o", "ł", "l", "đ", "d", "ħ", "h", "ŧ", "t", "æ", "ae", "œ", "oe",
 	"Ø", "o", "Ł", "l", "Đ", "d", "Ħ", "h", "Ŧ", "t", "Æ", "ae", "Œ", "oe",
-	"’", "'", "‘", "'", "‛", "'", "ʼ", "'", "′", "'", "´", "'", "“", "\"", "”", "\"", "„", "\"", "‐", "-", "‑", "-", "‒", "-", "–", "-", "—", "-", "−", "-",
+	"’", "'", "‘", "'", "‛", "'", "ʼ", "'", "′", "'", "´", "'", "“", "\"", "”", "\"", "„", "\"", "‐", "-", "‑", "-", "‒", "-", "–", "-", "—",
+	"-", "−", "-",
 	"\u00AD", "", "\u200B", "", "\uFE0E", "", "\uFE0F", "")
 
 // plain returns a folded text without the diacritics of Latin, Greek and Cyrillic letters. It preserves the breve of

@@ -53,7 +53,8 @@ func (l Log) Record(ctx context.Context, user accounts.ID, year int) (*streak.Re
 // Write adds check-ins of users on some days.
 func (l Log) Write(t *testing.T, users []accounts.ID, days ...civil.Day) {
 	t.Helper()
-	in := l.DB.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"}, Key: []string{"user_id", "day"}})
+	in := l.DB.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
+		Key: []string{"user_id", "day"}})
 	var args []any
 	for i, user := range users {
 		for _, d := range days {

@@ -109,7 +109,8 @@ const byStreak, byTotal, messages = "origin:leaderboard:streak", "origin:leaderb
 // begin starts a tap at a time: dates are the server's, and yesterday is 86,400,000 ms ago.
 func (o *origin) begin(u user, at time.Time) *tap {
 	at = at.In(o.zone)
-	return &tap{user: o.users[u], date: at, today: at.Format(time.DateOnly), yesterday: at.Add(-86_400_000 * time.Millisecond).Format(time.DateOnly)}
+	return &tap{user: o.users[u], date: at, today: at.Format(time.DateOnly),
+		yesterday: at.Add(-86_400_000 * time.Millisecond).Format(time.DateOnly)}
 }
 
 // run does the steps of a tap from one to another.
@@ -140,7 +141,8 @@ func (o *origin) tapSQL(t *tap) bool {
 	if last != t.yesterday {
 		streak = 0
 	}
-	o.sql("UPDATE user_stats SET streak_days = ?, max_streak_days = MAX(max_streak_days, ?), last_sign_date = ? WHERE user_id = ?", streak+1, streak+1, t.today, t.user)
+	o.sql("UPDATE user_stats SET streak_days = ?, max_streak_days = MAX(max_streak_days, ?), last_sign_date = ? WHERE user_id = ?", streak+1,
+		streak+1, t.today, t.user)
 	return true
 }
 
@@ -215,7 +217,8 @@ func (o *origin) Month(u user, year int, month time.Month) (days []int) {
 	key, bits, inSQL := monthKey(o.users[u], year, month), "", false
 	if bits = o.get(key); bits == "" {
 		inSQL = true
-		o.scan("SELECT COALESCE(MAX(sign_days), '') FROM user_calendar WHERE user_id = ? AND year = ? AND month = ?", []any{o.users[u], year, int(month)}, &bits)
+		o.scan("SELECT COALESCE(MAX(sign_days), '') FROM user_calendar WHERE user_id = ? AND year = ? AND month = ?",
+			[]any{o.users[u], year, int(month)}, &bits)
 	}
 	for n := range len(bits) * 8 {
 		bit := 7 - n%8 // Redis counts from the other end
@@ -290,7 +293,8 @@ func (o *origin) rebuild(between func()) {
 	rows := make([]row, len(o.users))
 	for i, id := range o.users {
 		o.scan("SELECT streak_days, max_streak_days FROM user_stats WHERE user_id = ?", []any{id}, &rows[i].streak, &rows[i].longest)
-		o.scan("SELECT COALESCE(MAX(sign_days), '') FROM user_calendar WHERE user_id = ? AND year = ? AND month = ?", []any{id, year, int(month)}, &rows[i].bits)
+		o.scan("SELECT COALESCE(MAX(sign_days), '') FROM user_calendar WHERE user_id = ? AND year = ? AND month = ?", []any{id, year, int(month)},
+			&rows[i].bits)
 	}
 	between()
 	for i, id := range o.users {

@@ -38,8 +38,10 @@ func TestRecord_HasWeekOverNewYear(t *testing.T) {
 
 func TestBoard_UnknownIsCallersError(t *testing.T) {
 	t.Parallel()
-	for _, bad := range [][2]string{{"best", ""}, {"streak", "2026-11"}, {"week", "2026-11"}, {"week", "2026-W48"}, {"week", "2025-W53"}, {"week", "2026-W1"},
-		{"month", "2026-W47"}, {"month", "2026-13"}, {"month", "2026-12"}, {"month", "2026-00"}, {"month", "2026-11 "}, {"month", "2026-01"}, {"week", "9999-W99"}} {
+	for _, bad := range [][2]string{{"best", ""}, {"streak", "2026-11"}, {"week", "2026-11"}, {"week", "2026-W48"}, {"week", "2025-W53"},
+		{"week", "2026-W1"},
+		{"month", "2026-W47"}, {"month", "2026-13"}, {"month", "2026-12"}, {"month", "2026-00"}, {"month", "2026-11 "}, {"month", "2026-01"},
+		{"week", "9999-W99"}} {
 		if b, err := ParseBoard(bad[0], bad[1], civil.DayOf(2026, 11, 21)); !errors.Is(err, ErrBoard) && !errors.Is(err, ErrSeason) {
 			t.Errorf("board %q: got %v, %v", bad, b, err)
 		}

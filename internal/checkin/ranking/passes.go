@@ -174,7 +174,8 @@ func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) er
 
 // skipping returns the histories of the users whose zone skips a date, because the row of that date may not be written
 // yet.
-func (bs *Boards) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]streak.History, error) {
+func (bs *Boards) skipping(ctx context.Context, users []accounts.ID,
+	clocks map[accounts.ID]civil.Clock) (map[accounts.ID]streak.History, error) {
 	var skippers []accounts.ID
 	for _, user := range users {
 		if _, skips := clocks[user].Skipped(); skips {

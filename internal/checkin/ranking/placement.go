@@ -79,7 +79,8 @@ func tallied(z streak.Freezes, user accounts.ID, clock civil.Clock, t streak.Tal
 // PlacementSince returns what a change that wrote days at that time means for the boards, by the history that has it.
 // The placement has the user's former place, unless another row was written since. ok is false if no day was ever
 // signed.
-func PlacementSince(z streak.Freezes, user accounts.ID, clock civil.Clock, h streak.History, signed []civil.Day, at time.Time) (p Placement, ok bool) {
+func PlacementSince(z streak.Freezes, user accounts.ID, clock civil.Clock, h streak.History, signed []civil.Day,
+	at time.Time) (p Placement, ok bool) {
 	if p, ok = placementFrom(z, user, clock, h); !ok {
 		return p, false
 	}

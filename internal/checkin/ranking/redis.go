@@ -96,7 +96,8 @@ func (p *Placement) entry(i int) (b Board, e leaderboard.Entry) {
 	}
 	switch i {
 	case 0:
-		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.Streak), At: p.ran, Dies: p.Dies, From: leaderboard.Standing{Value: int64(was.Streak), Dies: was.Dies}}
+		b, e = StreakBoard, leaderboard.Entry{Value: int64(p.Streak), At: p.ran, Dies: p.Dies,
+			From: leaderboard.Standing{Value: int64(was.Streak), Dies: was.Dies}}
 	case 1:
 		b, e = TotalBoard, leaderboard.Entry{Value: int64(p.Total), At: p.at, From: leaderboard.Standing{Value: int64(was.Total)}}
 	default:

@@ -91,7 +91,8 @@ type attended struct {
 func (s *sqlStore) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
 	first, last := b.Span()
 	return func(yield func(attended, error) bool) {
-		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",
+		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind "+
+			"IN (?, ?) GROUP BY user_id",
 			civil.Clock{}.Start(first-2).UnixMilli(), int32(first), int32(last), uint8(streak.Tapped), uint8(streak.MadeUp))
 		if err != nil {
 			yield(attended{}, s.asKind(err))

@@ -17,11 +17,14 @@ func TestEveryStatementReadsRows(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
 			s, user := &sqlStore{db, errAway}, ids.New[accounts.User]()
 			today := civil.Clock{}.Today(db.Now())
-			in := db.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"}, Key: []string{"user_id", "day"}})
-			if _, err := in.Insert(ctx, []any{user.String(), int64(today), db.Now().UnixMilli(), int64(streak.Tapped), int64(0), int64(0), int64(1)}); err != nil {
+			in := db.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
+				Key: []string{"user_id", "day"}})
+			if _, err := in.Insert(ctx, []any{user.String(), int64(today), db.Now().UnixMilli(), int64(streak.Tapped), int64(0), int64(0),
+				int64(1)}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, 2, 'a test')", user, db.Now().UnixMilli(), ids.New[streak.Grant]()); err != nil {
+			if _, err := db.ExecContext(ctx, "INSERT INTO checkin_grants (user_id, at, id, n, reason) VALUES (?, ?, ?, 2, 'a test')", user,
+				db.Now().UnixMilli(), ids.New[streak.Grant]()); err != nil {
 				t.Fatal(err)
 			}
 			sqldbtest.Reads(t, "sql.go", map[string]func() (int, error){

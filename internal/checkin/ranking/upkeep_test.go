@@ -31,7 +31,8 @@ func TestCounts_RebuiltEachHour(t *testing.T) {
 		}
 	}
 	keep(1101)
-	w.update(t, TotalBoard, leaderboard.Entry{Member: checkintest.NewUsers(1)[0].String(), Value: 2, At: w.Clock.Now()}) // a user who is not in SQL
+	// a user who is not in SQL
+	w.update(t, TotalBoard, leaderboard.Entry{Member: checkintest.NewUsers(1)[0].String(), Value: 2, At: w.Clock.Now()})
 	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}

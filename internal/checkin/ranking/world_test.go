@@ -36,7 +36,8 @@ func newWorld(t *testing.T, kind string) *world {
 			t.Logf("the log:\n%s", told.String())
 		}
 	})
-	w := &world{Log: checkintest.Log{DB: sqldbtest.SQLite(t), Clock: checkintest.NewClock()}, server: redistest.Server(t), clocks: map[accounts.ID]civil.Clock{}}
+	w := &world{Log: checkintest.Log{DB: sqldbtest.SQLite(t), Clock: checkintest.NewClock()}, server: redistest.Server(t),
+		clocks: map[accounts.ID]civil.Clock{}}
 	w.redis = redistest.Open(t, w.server.URL)
 	w.Boards = New(Config{
 		DB: w.DB, Redis: w.redis, Projection: checkintest.Complete{}, Kind: kind, Away: errAway, Log: told.Logger(), Now: w.Clock.Now,

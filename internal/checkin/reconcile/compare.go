@@ -269,7 +269,8 @@ func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string
 	}
 	found := make([]runs.Repair, 0, len(strays))
 	for _, member := range strays {
-		repair := runs.Repair{At: rc.now(), User: member, What: "board " + b.Key() + ": a member without days", Was: "on it", Becomes: "not on it"}
+		repair := runs.Repair{At: rc.now(), User: member, What: "board " + b.Key() + ": a member without days", Was: "on it",
+			Becomes: "not on it"}
 		if !r.Options.DryRun {
 			if err := rc.boards.Remove(ctx, b, member); err != nil {
 				return 0, err

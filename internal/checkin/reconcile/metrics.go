@@ -20,7 +20,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		repaired:     gauge("reconcile_repairs", "Records and board entries that it repaired."),
 		reconciledAt: gauge("reconcile_last_timestamp_seconds", "Unix time at which it was done; 0 when none was."),
 		agreement:    gauge("agreement_ratio", "Users for whom Redis and SQL agreed, of those compared; 1 when none were."),
-		abnormal:     prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_checkin_abnormal_streaks_total", Help: "Users whose days in SQL became fewer, or whose streak rose by more than the days added."}),
+		abnormal: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_checkin_abnormal_streaks_total",
+			Help: "Users whose days in SQL became fewer, or whose streak rose by more than the days added."}),
 	}
 	m.agreement.Set(1)
 	reg.MustRegister(m.compared, m.differing, m.repaired, m.reconciledAt, m.agreement, m.abnormal)

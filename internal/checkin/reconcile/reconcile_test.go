@@ -74,7 +74,8 @@ func TestReconcile_ReplacesWrongAndPassesOnMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Clock.Set(w.Clock.Now().Add(2 * Settled)) // else a missing day may be on its way
-		want := []string{lacking.String() + ": record 2026: missing days", surplus.String() + ": record 2026: surplus days", offBoard.String() + ": board total_days"}
+		want := []string{lacking.String() + ": record 2026: missing days", surplus.String() + ": record 2026: surplus days",
+			offBoard.String() + ": board total_days"}
 		slices.Sort(want)
 		held := func() []*streak.Record {
 			t.Helper()
@@ -85,7 +86,8 @@ func TestReconcile_ReplacesWrongAndPassesOnMissing(t *testing.T) {
 			return is
 		}
 		dry := w.finish(t, w.request(t, ReconcileRun, Options{DryRun: true}))
-		if got := w.found(t, dry); !slices.Equal(got, want) || dry.Summary != (Summary{Compared: 4, Differing: 3, Differences: 3}) || len(w.renewed) > 0 || *held()[1] != *recs[1] {
+		if got := w.found(t, dry); !slices.Equal(got, want) || dry.Summary != (Summary{Compared: 4, Differing: 3, Differences: 3}) ||
+			len(w.renewed) > 0 || *held()[1] != *recs[1] {
 			t.Errorf("looking alone: %+v, %q, renewed %v, want %q and nothing changed", dry.Summary, got, w.renewed, want)
 		}
 		r := w.finish(t, w.request(t, ReconcileRun, Options{}))
@@ -169,7 +171,8 @@ func TestDaysThatVanishFromSQLAreAbnormal(t *testing.T) {
 		if r := w.finish(t, w.request(t, SnapshotRun, Options{})); r.Summary != (Summary{Persisted: 2}) {
 			t.Fatalf("the snapshot: %+v", r.Summary)
 		}
-		if _, err := w.DB.ExecContext(t.Context(), "DELETE FROM checkins WHERE user_id = ? AND day = ?", users[0].String(), int32(today)); err != nil {
+		if _, err := w.DB.ExecContext(t.Context(), "DELETE FROM checkins WHERE user_id = ? AND day = ?", users[0].String(),
+			int32(today)); err != nil {
 			t.Fatal(err)
 		}
 		for _, tt := range []struct {
@@ -189,7 +192,8 @@ func TestReconcile_WaitsUntilRedisIsComplete(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
 		users, _ := damaged(t, w, 1)
 		w.cfg.Up = func() bool { return false }
-		for name, slice := range map[string]func(context.Context, *Run, time.Time) (bool, error){"reconcile": w.reconcileSlice, "rebuild": w.rebuildSlice} {
+		for name, slice := range map[string]func(context.Context, *Run, time.Time) (bool, error){"reconcile": w.reconcileSlice,
+			"rebuild": w.rebuildSlice} {
 			r := &Run{Options: Options{User: users[0]}}
 			if finished, err := slice(t.Context(), r, time.Now().Add(time.Hour)); finished || !errors.Is(err, errNotNow) || r.Done != 0 {
 				t.Errorf("%s: got %v, %v, %+v, want %v", name, finished, err, r, errNotNow)

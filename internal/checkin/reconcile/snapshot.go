@@ -135,7 +135,8 @@ func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accou
 
 // persist writes the months and totals of users that have changed, unless look is set. It returns how many users
 // changed in a way that no check-in causes, and how many changed at all.
-func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, dryRun bool) (abnormal, changed int, err error) {
+func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History,
+	dryRun bool) (abnormal, changed int, err error) {
 	sums, months, err := rc.sql.persisted(ctx, users)
 	if err != nil {
 		return 0, 0, err
@@ -169,7 +170,8 @@ func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, historie
 			}
 			if bad {
 				abnormal++
-				rc.log.LogAttrs(ctx, slog.LevelError, "a user's days in sql changed in a way that no check-in makes", slog.String("user", user.String()),
+				rc.log.LogAttrs(ctx, slog.LevelError, "a user's days in sql changed in a way that no check-in makes",
+					slog.String("user", user.String()),
 					slog.Any("was", was), slog.Any("is", is))
 			}
 		}

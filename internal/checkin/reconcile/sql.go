@@ -35,7 +35,8 @@ func (s *sqlStore) usersAfter(ctx context.Context, after, before string, n int) 
 	}
 	var all []accounts.ID
 	for _, table := range []string{"checkins", "checkin_grants", "checkin_totals"} {
-		chunk, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
+		chunk, err := sqldb.Column[accounts.ID](s.db.QueryContext(ctx,
+			"SELECT DISTINCT user_id FROM "+table+" WHERE user_id > ? AND user_id < ? ORDER BY user_id LIMIT ?", after, before, n))
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -59,7 +60,8 @@ func (s *sqlStore) countUsers(ctx context.Context, after, before string) (n int6
 // activeAfter is usersAfter for users with a day at or later than since.
 func (s *sqlStore) activeAfter(ctx context.Context, after string, since civil.Day, n int) (users []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.activeAfter %s", after)
-	users, err = sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
+	users, err = sqldb.Column[accounts.ID](s.db.QueryContext(ctx,
+		"SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
 	return users, asKind(err)
 }
 
@@ -80,7 +82,8 @@ func (s *sqlStore) firstYears(ctx context.Context, users []accounts.ID) (_ map[a
 		User accounts.ID `bun:"user_id"`
 		Day  int32       `bun:"day"`
 	}
-	if err := s.db.NewRaw("SELECT user_id, MIN(day) AS day FROM checkins WHERE user_id IN (?) GROUP BY user_id", bun.List(users)).Scan(ctx, &rows); err != nil {
+	if err := s.db.NewRaw("SELECT user_id, MIN(day) AS day FROM checkins WHERE user_id IN (?) GROUP BY user_id", bun.List(users)).Scan(ctx,
+		&rows); err != nil {
 		return nil, asKind(err)
 	}
 	out := make(map[accounts.ID]int, len(rows))
@@ -116,7 +119,8 @@ type month struct {
 
 func (s *sqlStore) persisted(ctx context.Context, users []accounts.ID) (sums []totals, months []month, err error) {
 	defer errs.Wrap(&err, "checkin.persisted")
-	if err := s.db.NewRaw("SELECT user_id, streak, longest, total, last_day, as_of FROM checkin_totals WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &sums); err != nil {
+	if err := s.db.NewRaw("SELECT user_id, streak, longest, total, last_day, as_of FROM checkin_totals WHERE user_id IN (?)",
+		bun.List(users)).Scan(ctx, &sums); err != nil {
 		return nil, nil, asKind(err)
 	}
 	err = s.db.NewRaw("SELECT user_id, month, days, covered FROM checkin_months WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &months)
@@ -127,8 +131,9 @@ func (s *sqlStore) persisted(ctx context.Context, users []accounts.ID) (sums []t
 func (s *sqlStore) persist(ctx context.Context, sums []totals, months []month) (err error) {
 	defer errs.Wrap(&err, "checkin.persist")
 	d := s.db.Dialect()
-	putTotals := d.Compile(sqldb.Upsert{Table: "checkin_totals", Columns: []string{"user_id", "streak", "longest", "total", "last_day", "as_of"},
-		Key: []string{"user_id"}, Set: []string{"streak", "longest", "total", "last_day", "as_of"}})
+	putTotals := d.Compile(sqldb.Upsert{Table: "checkin_totals",
+		Columns: []string{"user_id", "streak", "longest", "total", "last_day", "as_of"},
+		Key:     []string{"user_id"}, Set: []string{"streak", "longest", "total", "last_day", "as_of"}})
 	putMonths := d.Compile(sqldb.Upsert{Table: "checkin_months", Columns: []string{"user_id", "month", "days", "covered"},
 		Key: []string{"user_id", "month"}, Set: []string{"days", "covered"}})
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {

@@ -18,8 +18,10 @@ func TestEveryStatementReadsRows(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
 			s, user := &sqlStore{db}, ids.New[accounts.User]()
 			users, day := []accounts.ID{user}, civil.Clock{}.Today(db.Now())
-			in := db.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"}, Key: []string{"user_id", "day"}})
-			if _, err := in.Insert(ctx, []any{user.String(), int64(day), db.Now().UnixMilli(), int64(streak.Tapped), int64(0), int64(0), int64(1)}); err != nil {
+			in := db.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
+				Key: []string{"user_id", "day"}})
+			if _, err := in.Insert(ctx, []any{user.String(), int64(day), db.Now().UnixMilli(), int64(streak.Tapped), int64(0), int64(0),
+				int64(1)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.persist(ctx, []totals{{User: user, Total: 2}}, []month{{User: user, Month: 202611}}); err != nil {

@@ -49,8 +49,9 @@ func newWorld(t *testing.T, rdb *redis.DB) *world {
 		Drain:  func(context.Context) error { return nil },
 	})
 	w.Reconciler = New(Config{
-		DB: w.DB, Records: records.New(records.Config{Redis: rdb, Budget: patience, ScanPage: 50}), Boards: boards, RecheckAfter: time.Millisecond,
-		Node: "here", Metrics: prometheus.NewRegistry(), Log: told.Logger(), Now: w.Clock.Now,
+		DB: w.DB, Records: records.New(records.Config{Redis: rdb, Budget: patience, ScanPage: 50}), Boards: boards,
+		RecheckAfter: time.Millisecond,
+		Node:         "here", Metrics: prometheus.NewRegistry(), Log: told.Logger(), Now: w.Clock.Now,
 		Up: checkintest.Complete{}.Up, Clocks: clocks, Histories: w.Histories, Logged: w.Histories,
 		Flush: func(context.Context, []accounts.ID) error { return nil },
 		FlushSome: func(_ context.Context, cursor string) (n int, next string, err error) {

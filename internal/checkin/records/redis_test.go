@@ -227,7 +227,9 @@ func TestAScanFindsEveryRecordPageByPage(t *testing.T) {
 				}
 				cursor = next
 			}
-			if pages < 2 && s.db.Mode() != "embedded" || len(found) != len(keys) || slices.ContainsFunc(keys, func(k Key) bool { return !found[k] }) {
+			if pages < 2 && s.db.Mode() != "embedded" || len(found) != len(keys) || slices.ContainsFunc(keys, func(k Key) bool {
+				return !found[k]
+			}) {
 				t.Errorf("from %q: %d of %d records are found in %d pages", from, len(found), len(keys), pages)
 			}
 		}

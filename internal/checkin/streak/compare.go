@@ -22,7 +22,8 @@ func Flaws(text string, year int, least, most *Record) (out []Flaw) {
 	r := Parse(text)
 	loaded := r.Loaded()
 	if r[0] != 0 && (r[0] != recordVersion || len(text) != RecordSize) {
-		add("version", fmt.Sprintf("version %d, %d bytes", r[0], len(text)), fmt.Sprintf("version %d, %d bytes", recordVersion, RecordSize), false)
+		add("version", fmt.Sprintf("version %d, %d bytes", r[0], len(text)), fmt.Sprintf("version %d, %d bytes", recordVersion, RecordSize),
+			false)
 		return out
 	}
 	var missing, surplus []string

@@ -57,7 +57,8 @@ const MaxGrant = 100
 // ValidReason reports whether a grant can have that reason: 1 to 200 printable characters.
 func ValidReason(s string) bool {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	return s != "" && s == strings.TrimSpace(s) && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, unprintable)
+	return s != "" && s == strings.TrimSpace(s) && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 200 &&
+		!strings.ContainsFunc(s, unprintable)
 }
 
 // History is all that the log has of one user.

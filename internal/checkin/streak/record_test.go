@@ -72,12 +72,17 @@ func TestStatusFollowsFromTheDays(t *testing.T) {
 		{"first day", []string{"2026-11-21"}, "2026-11-21", Status{Today: true, Streak: 1, Longest: 1, Total: 1}},
 		{"today still to come", []string{"2026-11-19", "2026-11-20"}, "2026-11-21", Status{Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
 		{"a missed day shows 0 at once", []string{"2026-11-18", "2026-11-19"}, "2026-11-21", Status{Streak: 0, Longest: 2, Total: 2}},
-		{"a covered day bridges and does not count", []string{"2026-11-18", "~2026-11-19", "2026-11-20"}, "2026-11-21", Status{Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
+		{"a covered day bridges and does not count", []string{"2026-11-18", "~2026-11-19", "2026-11-20"}, "2026-11-21",
+			Status{Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
 		{"a covered yesterday keeps the streak", []string{"2026-11-19", "~2026-11-20"}, "2026-11-21", Status{Streak: 1, Longest: 1, Total: 1}},
-		{"29 February is a day", []string{"2024-02-28", "2024-02-29", "2024-03-01"}, "2024-03-01", Status{Today: true, Yesterday: true, Streak: 3, Longest: 3, Total: 3}},
-		{"and there is none in other years", []string{"2026-02-28", "2026-03-01"}, "2026-03-01", Status{Today: true, Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
-		{"New Year's Eve counts on 1 January", []string{"2025-12-30", "2025-12-31"}, "2026-01-01", Status{Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
-		{"a streak over New Year", []string{"2025-12-31", "2026-01-01"}, "2026-01-01", Status{Today: true, Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
+		{"29 February is a day", []string{"2024-02-28", "2024-02-29", "2024-03-01"}, "2024-03-01",
+			Status{Today: true, Yesterday: true, Streak: 3, Longest: 3, Total: 3}},
+		{"and there is none in other years", []string{"2026-02-28", "2026-03-01"}, "2026-03-01",
+			Status{Today: true, Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
+		{"New Year's Eve counts on 1 January", []string{"2025-12-30", "2025-12-31"}, "2026-01-01",
+			Status{Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
+		{"a streak over New Year", []string{"2025-12-31", "2026-01-01"}, "2026-01-01",
+			Status{Today: true, Yesterday: true, Streak: 2, Longest: 2, Total: 2}},
 		{"31 December of a leap year is day 366", []string{"2024-12-31"}, "2024-12-31", Status{Today: true, Streak: 1, Longest: 1, Total: 1}},
 		{"a year missed", []string{"2024-12-31", "2026-01-01"}, "2026-01-01", Status{Today: true, Streak: 1, Longest: 1, Total: 2}},
 	} {
@@ -189,7 +194,8 @@ func TestRecord_SeparatesSignedAndCoveredDays(t *testing.T) {
 
 func TestStreak_DiesAtStartOfDayAfterNext(t *testing.T) {
 	d, _ := civil.ParseDay("2026-11-21")
-	if got, want := (Freezes{}).dies(civil.Clock{Zone: "Asia/Shanghai"}, d, 1, 0), time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC); !got.Equal(want) {
+	if got, want := (Freezes{}).dies(civil.Clock{Zone: "Asia/Shanghai"}, d, 1, 0),
+		time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("Shanghai: got %s, want %s", got, want)
 	}
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 on the 21st in Pago Pago

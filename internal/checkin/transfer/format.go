@@ -128,7 +128,8 @@ func csvReader(r io.Reader) (func() (line, error), error) {
 	columns := slices.Clone(head)
 	for i, name := range columns {
 		if columns[i] = strings.TrimSpace(name); !slices.Contains(Columns, columns[i]) || slices.Contains(columns[:i], columns[i]) {
-			return nil, ErrFormat.On("line 1", fmt.Sprintf("column %d, %.40q, is unknown or given twice; columns are %s", i+1, columns[i], strings.Join(Columns, ", ")))
+			return nil, ErrFormat.On("line 1", fmt.Sprintf("column %d, %.40q, is unknown or given twice; columns are %s", i+1, columns[i],
+				strings.Join(Columns, ", ")))
 		}
 	}
 	if !slices.Contains(columns, "day") || !slices.Contains(columns, "user") && !slices.Contains(columns, "email") {

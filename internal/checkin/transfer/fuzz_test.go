@@ -8,7 +8,8 @@ import (
 )
 
 func FuzzImportFile(f *testing.F) {
-	for _, seed := range []string{"", "user,day\nA,2026-11-22\n", "\ufeffemail,day,words\na@b,2026-11-22,x\n", "user,day\n\"a\n", "day\n", "user,day,day\n", "user,day\n1,2,3\n",
+	for _, seed := range []string{"", "user,day\nA,2026-11-22\n", "\ufeffemail,day,words\na@b,2026-11-22,x\n", "user,day\n\"a\n", "day\n",
+		"user,day,day\n", "user,day\n1,2,3\n",
 		`{"user":"A","day":"2026-11-22"}`, `{"user":1}`, `{"a":1}`, "{}{}", "\n\n", "null", "[]"} {
 		f.Add(seed)
 	}

@@ -56,7 +56,8 @@ func Import(ctx context.Context, db *sqldb.DB, r io.Reader, o ImportOptions) (su
 	if err != nil {
 		return sum, err
 	}
-	im := &importer{db: db, accounts: accounts.NewDirectory(db), o: o, now: db.Now(), clocks: map[accounts.ID]civil.Clock{}, emails: map[string]accounts.ID{}, faults: map[Fault]*Fault{}}
+	im := &importer{db: db, accounts: accounts.NewDirectory(db), o: o, now: db.Now(), clocks: map[accounts.ID]civil.Clock{},
+		emails: map[string]accounts.ID{}, faults: map[Fault]*Fault{}}
 	defer im.repeat()
 	chunk := make([]line, 0, chunkRows)
 	for ended := false; !ended; {
@@ -446,7 +447,8 @@ func (im *importer) makeup(l line, r Day, clock civil.Clock) (makeup, error) {
 		return m, Fault{Column: "makeup", Text: "is for days of the kind made_up alone"}
 	}
 	var year, mon int
-	if _, err := fmt.Sscanf(l.Makeup, "%4d-%2d/%2d", &year, &mon, &m.n); err != nil || mon < 1 || mon > 12 || m.n < 1 || makeupText(100*year+mon, m.n) != l.Makeup {
+	if _, err := fmt.Sscanf(l.Makeup, "%4d-%2d/%2d", &year, &mon, &m.n); err != nil || mon < 1 || mon > 12 || m.n < 1 ||
+		makeupText(100*year+mon, m.n) != l.Makeup {
 		return m, Fault{Column: "makeup", Text: "is not a month and a number such as 2026-11/1"}
 	}
 	// The user may have lived at a later date.
@@ -459,7 +461,8 @@ func (im *importer) makeup(l line, r Day, clock civil.Clock) (makeup, error) {
 func makeupText(month, n int) string { return fmt.Sprintf("%04d-%02d/%d", month/100, month%100, n) }
 
 func (im *importer) grant(l line, user accounts.ID) (g grant, err error) {
-	if column := firstOf(cell{"day", l.Day != ""}, cell{"words", l.Words != 0}, cell{"minutes", l.Minutes != 0}, cell{"makeup", l.Makeup != ""}); column != "" {
+	if column := firstOf(cell{"day", l.Day != ""}, cell{"words", l.Words != 0}, cell{"minutes", l.Minutes != 0},
+		cell{"makeup", l.Makeup != ""}); column != "" {
 		return g, Fault{Column: column, Text: "is for days, not for grants"}
 	}
 	g = grant{Grant: streak.Grant{N: l.Freezes}, user: user, id: l.ID, reason: l.Reason}

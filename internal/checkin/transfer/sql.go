@@ -22,7 +22,8 @@ import (
 )
 
 // ErrStore reports that SQL is away, so that no write can be acknowledged.
-var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot be stored right now. Please try again.").Retry(2 * time.Second)
+var ErrStore = errs.New(errs.Unavailable, "checkin.store_away",
+	"Check-in cannot be stored right now. Please try again.").Retry(2 * time.Second)
 
 // asKind gives errors of the engine the kind that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
@@ -126,7 +127,8 @@ func tryImport(ctx context.Context, db *sqldb.DB, b batch, open []accounts.User)
 		return 0, nil
 	}
 	news.Mark = rand.Int64N(math.MaxInt64) + 1
-	touch := db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at", "mark", "first_day", "last_day"}, Key: []string{"user_id"},
+	touch := db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at", "mark", "first_day", "last_day"},
+		Key: []string{"user_id"},
 		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", Tombstone), "mark",
 			"first_day = CASE WHEN first_day = 0 OR {new.first_day} <> 0 AND {new.first_day} < first_day THEN {new.first_day} ELSE first_day END",
 			"last_day = CASE WHEN last_day < {new.last_day} THEN {new.last_day} ELSE last_day END"}})
@@ -210,7 +212,8 @@ func unaudited(ctx context.Context, q sqldb.Querier, all []makeup) (missing []ma
 		keys, users = append(keys, m.user.String(), int32(m.day)), append(users, m.user.String())
 	}
 	log = map[key]logged{}
-	rows, err := q.QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+sqldb.Tuples(2, len(all))+")", keys...)
+	rows, err := q.QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+sqldb.Tuples(2, len(all))+
+		")", keys...)
 	if err := sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k key
 		var l logged
@@ -226,7 +229,8 @@ func unaudited(ctx context.Context, q sqldb.Querier, all []makeup) (missing []ma
 		N     int         `bun:"n"`
 		Day   int32       `bun:"day"`
 	}
-	if err := q.NewRaw("SELECT user_id, month, n, day FROM checkin_makeups WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &audit); err != nil {
+	if err := q.NewRaw("SELECT user_id, month, n, day FROM checkin_makeups WHERE user_id IN (?)", bun.List(users)).Scan(ctx,
+		&audit); err != nil {
 		return nil, nil, err
 	}
 	type number struct {
@@ -258,7 +262,8 @@ func importGrants(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, b batch) (add
 	for _, g := range b.grants {
 		args = append(args, g.user.String(), g.At.UnixMilli(), g.id, g.N, g.reason)
 	}
-	add := db.Dialect().Compile(sqldb.Upsert{Table: "checkin_grants", Columns: []string{"user_id", "at", "id", "n", "reason"}, Key: []string{"user_id", "at", "id"}})
+	add := db.Dialect().Compile(sqldb.Upsert{Table: "checkin_grants", Columns: []string{"user_id", "at", "id", "n", "reason"},
+		Key: []string{"user_id", "at", "id"}})
 	return sqldb.Affected(tx.SQL().ExecContext(ctx, add.For(len(b.grants)), args...))
 }
 
@@ -298,7 +303,8 @@ func Arrivals(ctx context.Context, db *sqldb.DB, touched bool, after Arrival, n 
 		args  []any
 	}{{"at = ? AND user_id > ?", []any{after.At, after.User}}, {"at > ?", []any{after.At}}} {
 		var more []Arrival
-		err := db.NewRaw("SELECT DISTINCT at, user_id FROM "+table+" WHERE "+q.where+" ORDER BY at, user_id LIMIT ?", append(q.args, n-len(arrivals))...).Scan(ctx, &more)
+		err := db.NewRaw("SELECT DISTINCT at, user_id FROM "+table+" WHERE "+q.where+" ORDER BY at, user_id LIMIT ?",
+			append(q.args, n-len(arrivals))...).Scan(ctx, &more)
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -343,7 +349,8 @@ func Due(ctx context.Context, db *sqldb.DB, t Touched) (_ []Touched, err error) 
 			Mark              int64
 			FirstDay, LastDay civil.Day
 		}
-		if err := db.NewRaw("SELECT user_id, mark, first_day, last_day FROM checkin_touched WHERE user_id IN (?)", bun.List(some)).Scan(ctx, &rows); err != nil {
+		if err := db.NewRaw("SELECT user_id, mark, first_day, last_day FROM checkin_touched WHERE user_id IN (?)", bun.List(some)).Scan(ctx,
+			&rows); err != nil {
 			return nil, asKind(err)
 		}
 		for _, r := range rows {
@@ -370,7 +377,8 @@ func Followed(ctx context.Context, db *sqldb.DB, part Touched) (err error) {
 	defer errs.Wrap(&err, "checkin.followed")
 	return asKind(db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		for some := range slices.Chunk(part.Users, 500) {
-			if _, err := tx.ExecContext(ctx, "UPDATE checkin_touched SET first_day = 0, last_day = 0 WHERE user_id IN (?) AND mark = ?", bun.List(some), part.Mark); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE checkin_touched SET first_day = 0, last_day = 0 WHERE user_id IN (?) AND mark = ?",
+				bun.List(some), part.Mark); err != nil {
 				return err
 			}
 		}
@@ -418,7 +426,8 @@ type exportedDay struct {
 	Month, N       int
 }
 
-const exportedColumns = "COALESCE(u.email, ''), COALESCE(u.name, ''), COALESCE(u.zone, ''), COALESCE(u.zone_next, ''), COALESCE(u.zone_from, 0)"
+const exportedColumns = "COALESCE(u.email, ''), COALESCE(u.name, ''), COALESCE(u.zone, ''), COALESCE(u.zone_next, ''), " +
+	"COALESCE(u.zone_from, 0)"
 
 func (e *exported) columns() []any {
 	return []any{&e.Email, &e.Name, &e.Clock.Zone, &e.Clock.Next, &e.Clock.From}
@@ -431,8 +440,10 @@ func exportDays(ctx context.Context, db *sqldb.DB, o ExportOptions, fn func(expo
 	var d exportedDay
 	where, args := o.days()
 	// The second join finds a user's few rows of the audit by the prefix of its key.
-	return export(ctx, db, "SELECT c.user_id, c.at, c.day, c.kind, c.words, c.minutes, COALESCE(m.month, 0), COALESCE(m.n, 0), "+exportedColumns+
-		" FROM checkins c LEFT JOIN users u ON u.id = c.user_id LEFT JOIN checkin_makeups m ON m.user_id = c.user_id AND m.day = c.day AND c.kind = ?"+
+	return export(ctx, db, "SELECT c.user_id, c.at, c.day, c.kind, c.words, c.minutes, COALESCE(m.month, 0), COALESCE(m.n, 0), "+
+		exportedColumns+
+		" FROM checkins c LEFT JOIN users u ON u.id = c.user_id LEFT JOIN checkin_makeups m ON m.user_id = c.user_id AND m.day = c.day AND "+
+		"c.kind = ?"+
 		" WHERE "+where+" ORDER BY c.user_id, c.day", append([]any{uint8(streak.MadeUp)}, args...),
 		append([]any{&e.User, &e.At, &d.Day, &d.Kind, &d.Words, &d.Minutes, &d.Month, &d.N}, e.columns()...),
 		func() error { return fn(e, d) })
@@ -472,7 +483,8 @@ func countExport(ctx context.Context, db *sqldb.DB, o ExportOptions) (n int64, e
 	defer errs.Wrap(&err, "checkin.countExport")
 	days, args := o.days()
 	grants, more := o.grants()
-	err = db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM checkins c WHERE "+days+") + (SELECT COUNT(*) FROM checkin_grants g WHERE "+grants+")", append(args, more...)...).Scan(&n)
+	err = db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM checkins c WHERE "+days+") + (SELECT COUNT(*) FROM checkin_grants g WHERE "+
+		grants+")", append(args, more...)...).Scan(&n)
 	return n, asKind(err)
 }
 

@@ -25,7 +25,8 @@ import (
 func account(t *testing.T, db *sqldb.DB, email, name, zone string) accounts.ID {
 	t.Helper()
 	user := ids.New[accounts.User]()
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, ?, ?, ?, ?, '', 0, 0)", user, email, strings.ToLower(email), name, zone); err != nil {
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+
+		"(?, ?, ?, ?, ?, '', 0, 0)", user, email, strings.ToLower(email), name, zone); err != nil {
 		t.Fatal(err)
 	}
 	return user
@@ -62,7 +63,8 @@ func TestExport_HasCurrentZone(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	for i, from := range []time.Time{time.Now().Add(-time.Hour), time.Now().Add(time.Hour)} {
 		user := account(t, db, fmt.Sprintf("%d@example.org", i), "A", "Asia/Tokyo")
-		if _, err := db.ExecContext(t.Context(), "UPDATE users SET zone_next = 'America/New_York', zone_from = ? WHERE id = ?", from.UnixMilli(), user); err != nil {
+		if _, err := db.ExecContext(t.Context(), "UPDATE users SET zone_next = 'America/New_York', zone_from = ? WHERE id = ?", from.UnixMilli(),
+			user); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := imports(t, db, fmt.Sprintf("user,day\n%s,2026-01-01\n", user), ImportOptions{Format: CSV}); err != nil {
@@ -102,7 +104,8 @@ func TestDaysMadeUpOfTwoDatabasesCountTogether(t *testing.T) {
 				}
 			}
 			var n int
-			if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", user, streak.MonthOf(today)).Scan(&n); err != nil || n != tt.n {
+			if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", user,
+				streak.MonthOf(today)).Scan(&n); err != nil || n != tt.n {
 				t.Errorf("%d: %d of the month's days are used, %v, want %d", i, n, err, tt.n)
 			}
 		}
@@ -138,7 +141,8 @@ func TestImport_ReportsWrongGrantsAndMakeUps(t *testing.T) {
 		{"2026-01-02,,made_up,,2026-01/0,,,", "makeup: is not a month and a number such as 2026-11/1"},
 		{"2026-01-02,,made_up,,2026-13/1,,,", "makeup: is not a month and a number such as 2026-11/1"},
 		{"2026-01-02,,made_up,,2025-12/1,,,", "makeup: is not in a month from that of the day to the present one"},
-		{"2026-01-02,,made_up,," + makeupText(streak.MonthOf(next), 1) + ",,,", "makeup: is not in a month from that of the day to the present one"},
+		{"2026-01-02,,made_up,," + makeupText(streak.MonthOf(next), 1) + ",,,",
+			"makeup: is not in a month from that of the day to the present one"},
 	} {
 		if text += user.String() + "," + tt.row + "\n"; tt.fault != "" {
 			want = append(want, fmt.Sprintf("line %d, %s", i+2, tt.fault))
@@ -168,7 +172,9 @@ func TestImport_UsesAccountCreatedConcurrently(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t, func(cfg *sqldb.Config) { cfg.Now = now })
 	var theirs accounts.ID
 	text := fmt.Sprintf("user,email,day\n%s,ann@example.org,2026-01-01\n", ids.New[accounts.User]())
-	o := ImportOptions{Format: CSV, CreateAccounts: true, MaxFaults: 1, Fault: func(f Fault) { t.Error(f) }, Progress: func(Imported) error { return nil }}
+	o := ImportOptions{Format: CSV, CreateAccounts: true, MaxFaults: 1, Fault: func(f Fault) {
+		t.Error(f)
+	}, Progress: func(Imported) error { return nil }}
 	file := ending{strings.NewReader(text), func() {
 		open = func() { theirs = account(t, db, "ann@example.org", "Ann", "UTC") }
 	}}
@@ -261,7 +267,9 @@ func TestImport_SkipsAndReportsWrongRows(t *testing.T) {
 	if sum != (Imported{Rows: 19, New: 2, Existing: 1, Bad: 16}) {
 		t.Errorf("got %+v", sum)
 	}
-	wantRows := fmt.Sprintf("user,day,at,kind,words,minutes,makeup,freezes,reason,id\n%[1]s,2026-01-01,2026-01-01T03:00:00.000Z,tapped,0,0,,,,\n%[1]s,2026-01-02,2026-01-02T01:00:00.000Z,made_up,7,8,,,,\n", known)
+	wantRows := fmt.Sprintf("user,day,at,kind,words,minutes,makeup,freezes,reason,id\n"+
+		"%[1]s,2026-01-01,2026-01-01T03:00:00.000Z,tapped,0,0,,,,\n"+
+		"%[1]s,2026-01-02,2026-01-02T01:00:00.000Z,made_up,7,8,,,,\n", known)
 	if got := exports(t, db, ExportOptions{Format: CSV}); got != wantRows {
 		t.Errorf("the log has\n%s\nwant\n%s", got, wantRows)
 	}
@@ -279,7 +287,8 @@ func TestImport_SkipsAndReportsWrongRows(t *testing.T) {
 		{JSONL, `{"user":"x"} {}`, "line 1: more than one object on the line"},
 		{JSONL, `{`, "line 1: unexpected EOF"},
 		{JSONL, "\n" + `{"user":"` + strings.Repeat("x", 200_000) + `"}`, "line 2: is longer than 65536 bytes"},
-		{JSONL, `{"user":"` + strings.Repeat("x", 200_000) + "\"}\n" + `{"user":"` + known.String() + `","day":"2026-01-02"}`, "line 1: is longer than 65536 bytes"},
+		{JSONL, `{"user":"` + strings.Repeat("x", 200_000) + "\"}\n" + `{"user":"` + known.String() + `","day":"2026-01-02"}`,
+			"line 1: is longer than 65536 bytes"},
 	} {
 		if _, faults, err := imports(t, db, tt.text, ImportOptions{Format: tt.format}); err != nil || !slices.Equal(faults, []string{tt.fault}) {
 			t.Errorf("%s: got %v, %v, want %s", tt.text, faults, err, tt.fault)
@@ -287,7 +296,9 @@ func TestImport_SkipsAndReportsWrongRows(t *testing.T) {
 	}
 	// An open quote does not load the rest of the file into memory.
 	open := &counting{r: io.MultiReader(strings.NewReader("user,day\n"+known.String()+",2026-01-02\n\"x"), io.LimitReader(zeros{}, 100<<20))}
-	sum, err = Import(t.Context(), db, open, ImportOptions{Format: CSV, MaxFaults: 9, Fault: func(Fault) {}, Progress: func(Imported) error { return nil }})
+	sum, err = Import(t.Context(), db, open, ImportOptions{Format: CSV, MaxFaults: 9, Fault: func(Fault) {}, Progress: func(Imported) error {
+		return nil
+	}})
 	if e, ok := errors.AsType[*errs.Error](err); !ok || len(e.Fields) != 1 || e.Fields[0].Where != "after line 2" || open.n > 3<<20 {
 		t.Errorf("an open quote: %+v, %v after %d bytes", sum, err, open.n)
 	}
@@ -296,7 +307,8 @@ func TestImport_SkipsAndReportsWrongRows(t *testing.T) {
 			t.Errorf("a file that begins with %q was taken", head)
 		}
 	}
-	if sum, faults, err := imports(t, db, "\ufeffday,user\n2026-01-02,"+known.String()+"\n", ImportOptions{Format: CSV}); err != nil || len(faults) > 0 || sum.Existing != 1 {
+	if sum, faults, err := imports(t, db, "\ufeffday,user\n2026-01-02,"+known.String()+"\n", ImportOptions{Format: CSV}); err != nil ||
+		len(faults) > 0 || sum.Existing != 1 {
 		t.Errorf("from a spreadsheet: %+v, %v, %v", sum, faults, err)
 	}
 }
@@ -322,15 +334,18 @@ ida@example.org,Ida,UTC,2026-99-01
 			t.Fatalf("%+v, %q, %v", sum, faults, err)
 		}
 		// Eve's second row alone is valid.
-		sum, faults, err = imports(t, db, "email,name,zone,day\neve@example.org,Eve,UTC,2026-01-02\n", ImportOptions{Format: CSV, CreateAccounts: true})
+		sum, faults, err = imports(t, db, "email,name,zone,day\neve@example.org,Eve,UTC,2026-01-02\n",
+			ImportOptions{Format: CSV, CreateAccounts: true})
 		if err != nil || len(faults) > 0 || sum.Accounts != 1 {
 			t.Errorf("%+v, %v, %v", sum, faults, err)
 		}
-		found, err := accounts.NewDirectory(db).ByEmail(t.Context(), []string{"ann@example.org", "bob@example.org", "eve@example.org", "ida@example.org"})
+		found, err := accounts.NewDirectory(db).ByEmail(t.Context(),
+			[]string{"ann@example.org", "bob@example.org", "eve@example.org", "ida@example.org"})
 		if err != nil || len(found) != 3 {
 			t.Fatalf("%v, %v", found, err)
 		}
-		if ann, bob := found["ann@example.org"], found["bob@example.org"]; ann.Email != "Ann@example.org" || ann.Name != "Ann" || ann.Clock.Zone != "Asia/Tokyo" || bob.Name != "bob" || bob.Clock.Zone != "UTC" {
+		if ann, bob := found["ann@example.org"], found["bob@example.org"]; ann.Email != "Ann@example.org" || ann.Name != "Ann" ||
+			ann.Clock.Zone != "Asia/Tokyo" || bob.Name != "bob" || bob.Clock.Zone != "UTC" {
 			t.Errorf("%+v, %+v", ann, bob)
 		}
 	})
@@ -340,13 +355,15 @@ ida@example.org,Ida,UTC,2026-99-01
 func TestAnErasedAccountIsNotOpenedAgain(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	known, gone := account(t, db, "a@example.org", "A", "UTC"), account(t, db, "b@example.org", "B", "UTC")
-	if _, err := db.ExecContext(t.Context(), "UPDATE users SET erased = -1, email = '', email_key = ? WHERE id = ?", "deleted:"+gone.String(), gone); err != nil {
+	if _, err := db.ExecContext(t.Context(), "UPDATE users SET erased = -1, email = '', email_key = ? WHERE id = ?", "deleted:"+gone.String(),
+		gone); err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("user,email,day\n%s,b@example.org,2026-01-01\n%s,a@example.org,2026-01-01\n", gone, known)
 	for _, dry := range []bool{true, false} {
 		sum, faults, err := imports(t, db, text, ImportOptions{Format: CSV, CreateAccounts: true, DryRun: dry})
-		if want := []string{"line 2, user: is of an account that was erased"}; err != nil || !slices.Equal(faults, want) || sum != (Imported{Rows: 2, New: 1, Bad: 1}) {
+		if want := []string{"line 2, user: is of an account that was erased"}; err != nil || !slices.Equal(faults, want) ||
+			sum != (Imported{Rows: 2, New: 1, Bad: 1}) {
 			t.Errorf("dry %t: %+v, %q, %v, want %q", dry, sum, faults, err, want)
 		}
 	}
@@ -359,7 +376,8 @@ func TestImport_TwoAddressesCreateOneAccount(t *testing.T) {
 	user := ids.New[accounts.User]()
 	text := fmt.Sprintf("user,email,day\n%[1]s,a@example.org,2026-01-01\n%[1]s,b@example.org,2026-01-02\n", user)
 	for i, want := range []Imported{{Rows: 2, New: 2, Accounts: 1}, {Rows: 2, Existing: 2}} {
-		if sum, faults, err := imports(t, db, text, ImportOptions{Format: CSV, CreateAccounts: true}); err != nil || len(faults) > 0 || sum != want {
+		if sum, faults, err := imports(t, db, text, ImportOptions{Format: CSV, CreateAccounts: true}); err != nil || len(faults) > 0 ||
+			sum != want {
 			t.Errorf("%d: %+v, %q, %v, want %+v", i, sum, faults, err, want)
 		}
 	}
@@ -408,7 +426,9 @@ func BenchmarkTransfer(b *testing.B) {
 					}
 				}
 				began := time.Now()
-				if _, err := Export(b.Context(), db, io.Discard, ExportOptions{Format: CSV, Progress: func(int64, int64) error { return nil }}); err != nil {
+				if _, err := Export(b.Context(), db, io.Discard, ExportOptions{Format: CSV, Progress: func(int64, int64) error {
+					return nil
+				}}); err != nil {
 					b.Fatal(err)
 				}
 				took[2] = time.Since(began)
@@ -444,7 +464,8 @@ func TestImport_ReportsWrongAccountOnce(t *testing.T) {
 	if sum.Bad != 153 || sum.New != 3 || sum.Rows != 156 {
 		t.Errorf("got %+v, want 156 rows, 3 new and 153 bad", sum)
 	}
-	if len(repeated) != 1 || repeated[0].Rows != 150 || repeated[0].Line != 2 || repeated[0].Last != 157 || repeated[0].Of != "eve@example.org" {
+	if len(repeated) != 1 || repeated[0].Rows != 150 || repeated[0].Line != 2 || repeated[0].Last != 157 ||
+		repeated[0].Of != "eve@example.org" {
 		t.Errorf("got %+v, want one fault of 150 rows, from line 2 to 157", repeated)
 	}
 }

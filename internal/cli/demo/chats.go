@@ -43,7 +43,8 @@ var chats = []chat{
 		{from: ada, ago: 26*time.Hour - 2*time.Minute, text: "I did, in the morning. Eleven days in a row now!", emoji: "🎉", by: bo},
 		{from: bo, ago: 25 * time.Hour, text: "Thirty is not far. I will catch up with you, wait and see."},
 		{from: ada, ago: 24 * time.Hour, text: "We will see about that 😄", replyTo: 3},
-		{from: bo, ago: 31 * time.Minute, text: "Some of us go for a walk along the canal on Saturday, at ten. There is a good bakery on the way."},
+		{from: bo, ago: 31 * time.Minute, text: "Some of us go for a walk along the canal on Saturday, " +
+			"at ten. There is a good bakery on the way."},
 		{from: bo, ago: 30 * time.Minute, text: "Will you come?"},
 	}},
 	{with: mingyuan, unread: 1, pinned: true, lines: []line{
@@ -107,9 +108,12 @@ var friends = []struct {
 }{
 	{bo, 0.93, false, "We met at the lock, remember?", "", "walks"}, {mingyuan, 0.85, false, "您好！我在学中文，可以请教您吗？", "", "中文"},
 	{eunji, 0.78, true, "Hi Ada, we sat next to each other at the concert.", "", ""}, {siyu, 0.7, true, "欢迎来我们的读书会！", "", "中文"},
-	{hana, 0.62, true, "Your recipe, please!", "", "walks"}, {jonas, 0.9, false, "", "Jonas (bicycle)", "walks"}, {petra, 0.55, true, "", "", "walks"},
-	{xiaofeng, 0.5, true, "读书会见过面。", "", "中文"}, {lin, 0.66, true, "", "", "中文"}, {mei, 0.4, true, "", "", "中文"}, {giulia, 0.35, false, "Ciao!", "", ""},
-	{10, 0.8, true, "", "", ""}, {19, 0.45, true, "", "", "walks"}, {25, 0.3, false, "", "", "walks"}, {28, 0.25, true, "Hello from Oslo", "", ""}, {quinn, 0.2, true, "", "", ""},
+	{hana, 0.62, true, "Your recipe, please!", "", "walks"}, {jonas, 0.9, false, "", "Jonas (bicycle)", "walks"},
+	{petra, 0.55, true, "", "", "walks"},
+	{xiaofeng, 0.5, true, "读书会见过面。", "", "中文"}, {lin, 0.66, true, "", "", "中文"}, {mei, 0.4, true, "", "", "中文"},
+	{giulia, 0.35, false, "Ciao!", "", ""},
+	{10, 0.8, true, "", "", ""}, {19, 0.45, true, "", "", "walks"}, {25, 0.3, false, "", "", "walks"},
+	{28, 0.25, true, "Hello from Oslo", "", ""}, {quinn, 0.2, true, "", "", ""},
 }
 
 // comments are the danmaku on the film.
@@ -120,9 +124,12 @@ var comments = []struct {
 	color int
 	mode  string
 }{
-	{bo, 3 * time.Second, "Here we go!", 0xffffff, ""}, {mingyuan, 7 * time.Second, "颜色真好看", 0xffd54f, ""}, {hana, 12 * time.Second, "きれい！", 0xf48fb1, ""},
-	{jonas, 17 * time.Second, "Twelve pictures a second are enough", 0x80deea, ""}, {lin, 22 * time.Second, "哈哈哈", 0xffffff, ""}, {petra, 28 * time.Second, "I like this part", 0xa5d6a7, "top"},
-	{bo, 34 * time.Second, "Half way", 0xffffff, ""}, {siyu, 41 * time.Second, "循环播放也不腻", 0xffd54f, ""}, {hana, 48 * time.Second, "again, again", 0xf48fb1, ""}, {mingyuan, 55 * time.Second, "再来一遍", 0xffffff, "bottom"},
+	{bo, 3 * time.Second, "Here we go!", 0xffffff, ""}, {mingyuan, 7 * time.Second, "颜色真好看", 0xffd54f, ""},
+	{hana, 12 * time.Second, "きれい！", 0xf48fb1, ""},
+	{jonas, 17 * time.Second, "Twelve pictures a second are enough", 0x80deea, ""}, {lin, 22 * time.Second, "哈哈哈", 0xffffff, ""},
+	{petra, 28 * time.Second, "I like this part", 0xa5d6a7, "top"},
+	{bo, 34 * time.Second, "Half way", 0xffffff, ""}, {siyu, 41 * time.Second, "循环播放也不腻", 0xffd54f, ""},
+	{hana, 48 * time.Second, "again, again", 0xf48fb1, ""}, {mingyuan, 55 * time.Second, "再来一遍", 0xffffff, "bottom"},
 }
 
 // spoken are the lines of the room's chat.
@@ -132,5 +139,6 @@ var spoken = []struct {
 	text string
 }{
 	{bo, 25 * time.Minute, "Can everybody see it?"}, {hana, 24 * time.Minute, "Yes, and I am in step with you."},
-	{mingyuan, 23 * time.Minute, "我这边也很流畅。"}, {jonas, 12 * time.Minute, "I was late, and it brought me to where you are."}, {siyu, 11 * time.Minute, "欢迎！"},
+	{mingyuan, 23 * time.Minute, "我这边也很流畅。"}, {jonas, 12 * time.Minute, "I was late, and it brought me to where you are."},
+	{siyu, 11 * time.Minute, "欢迎！"},
 }

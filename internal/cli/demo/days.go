@@ -104,7 +104,8 @@ func year(now time.Time, rules checkin.Settings) []story {
 // checkIn adds a day, and the freezes that are spent because of it.
 func (s *story) checkIn(i int, freezes streak.Freezes, day civil.Day, at time.Time, words, minutes int) {
 	add := func(day civil.Day, kind streak.Kind, words, minutes int) {
-		s.rows = append(s.rows, row{address(i), cast[i].name, cast[i].zone, day.String(), at.UTC().Format(time.RFC3339Nano), kind.String(), words, minutes})
+		s.rows = append(s.rows, row{address(i), cast[i].name, cast[i].zone, day.String(), at.UTC().Format(time.RFC3339Nano), kind.String(), words,
+			minutes})
 	}
 	for _, covered := range freezes.Due(s.history, clockOf(i), day, at) {
 		s.history = s.history.With(streak.Mark{Day: covered, Kind: streak.Frozen, At: at})

@@ -45,17 +45,20 @@ const (
 )
 
 var cast = []person{
-	{"Ada", "Europe/London", "Learning Chinese, twenty words a day."}, {"Bo", "Europe/Stockholm", "Walks along the canal, in any weather."}, {"Chidi", "Africa/Lagos", ""},
+	{"Ada", "Europe/London", "Learning Chinese, twenty words a day."}, {"Bo", "Europe/Stockholm", "Walks along the canal, in any weather."},
+	{"Chidi", "Africa/Lagos", ""},
 	{"Diego", "America/Bogota", "Músico los fines de semana"}, {"Eun-ji", "Asia/Seoul", "Concerts and cameras."}, {"Farah", "Asia/Dubai", ""},
 	{"Giulia", "Europe/Rome", "Cooks more than she can eat."}, {"Hana", "Asia/Tokyo", "本と猫"}, {"Ines", "Europe/Lisbon", ""},
 	{"Jonas", "Europe/Berlin", "Rides his bicycle to work."}, {"Kiran", "Asia/Kolkata", ""}, {"Lin", "Asia/Shanghai", "早起，跑步，喝茶。"},
 	{"明远", "Asia/Shanghai", "语文老师，喜欢讲成语故事。"}, {"Noor", "Asia/Karachi", "New here. Say hello!"}, {"Olu", "Africa/Lagos", ""},
-	{"Petra", "Europe/Prague", "Draws trees."}, {"Quinn", "America/Toronto", "Please write, do not call."}, {"Rosa", "America/Mexico_City", ""},
+	{"Petra", "Europe/Prague", "Draws trees."}, {"Quinn", "America/Toronto", "Please write, do not call."},
+	{"Rosa", "America/Mexico_City", ""},
 	{"思雨", "Asia/Shanghai", "读书会发起人"}, {"Sione", "Pacific/Auckland", ""}, {"Tariq", "Africa/Cairo", ""},
 	{"Uma", "Asia/Kathmandu", "Mountains."}, {"Vera", "Europe/Warsaw", "Jonas told me about this place."}, {"Wairimu", "Africa/Nairobi", ""},
 	{"晓峰", "Asia/Taipei", "在读《红楼梦》，第三遍。"}, {"Ximena", "America/Lima", ""}, {"Yara", "America/Sao_Paulo", ""},
 	{"Zoe", "America/New_York", "Plays the cello."}, {"Anders", "Europe/Oslo", ""}, {"Mei", "Asia/Singapore", "一日一画"},
-	{"Tomas", "Europe/Vilnius", ""}, {"Leila", "Africa/Casablanca", ""}, {"Sam", "America/Los_Angeles", ""}, {"Niko", "Europe/Athens", ""}, {"Ivy", "Australia/Sydney", ""}, {"Omar", "Asia/Riyadh", ""},
+	{"Tomas", "Europe/Vilnius", ""}, {"Leila", "Africa/Casablanca", ""}, {"Sam", "America/Los_Angeles", ""}, {"Niko", "Europe/Athens", ""},
+	{"Ivy", "Australia/Sydney", ""}, {"Omar", "Asia/Riyadh", ""},
 }
 
 // address is the e-mail address of a member of the cast.
@@ -170,7 +173,8 @@ func checkOlder(ctx context.Context, db *sqldb.DB) error {
 
 // otherAccounts returns the error for a database with accounts that are not a demo's.
 func otherAccounts(db *sqldb.DB) error {
-	return fmt.Errorf("%s has accounts already that are not a demo's, and was not changed: name another folder with --data, or another database with --sql", db)
+	return fmt.Errorf("%s has accounts already that are not a demo's, and was not changed: name another folder with --data, or another "+
+		"database with --sql", db)
 }
 
 // users returns the accounts of the cast, in the order of the cast.

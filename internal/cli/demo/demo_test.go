@@ -274,7 +274,8 @@ func checkIns(t *testing.T, c *client.Client, now time.Time) {
 			covered[d] = true
 		}
 	}
-	if status.FreezesUsed == 0 || status.Total != len(signed) || status.FreezesUsed != len(covered) || status.Freezes+status.FreezesUsed != len(signed)/10 {
+	if status.FreezesUsed == 0 || status.Total != len(signed) || status.FreezesUsed != len(covered) ||
+		status.Freezes+status.FreezesUsed != len(signed)/10 {
 		t.Errorf("got %+v; the calendar has %d days and %d covered", status, len(signed), len(covered))
 	}
 	for _, d := range made.Days {
@@ -325,7 +326,8 @@ func rooms(t *testing.T, server *testkit.Server, db *sqldb.DB, c *client.Client)
 	ctx, leave := context.WithCancel(t.Context())
 	played := make(chan error, 1)
 	go func() { played <- Play(ctx, db, server.URL, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
-	on, err := c.Command(t.Context(), film, api.PlaybackCommand{Generation: scene.Playback.Generation, Version: scene.Playback.Version, Do: api.PlaybackSeek, Position: 59_000})
+	on, err := c.Command(t.Context(), film, api.PlaybackCommand{Generation: scene.Playback.Generation, Version: scene.Playback.Version,
+		Do: api.PlaybackSeek, Position: 59_000})
 	if err != nil {
 		t.Error(err)
 	}

@@ -25,7 +25,8 @@ import (
 
 // connected are the members of the cast who are online during a demo, and their status.
 var connected = map[int]string{
-	bo: "online", mingyuan: "online", eunji: "online", hana: "away", jonas: "online", lin: "away", quinn: "busy", petra: "online", 28: "online",
+	bo: "online", mingyuan: "online", eunji: "online", hana: "away", jonas: "online", lin: "away", quinn: "busy", petra: "online",
+	28: "online",
 }
 
 // audience lists the viewers of each room. The first one in [FilmRoom] reports the end of the film.

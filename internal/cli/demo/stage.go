@@ -380,7 +380,8 @@ func (s *stage) gather() {
 		if _, err := s.as(ada).UpdateRoom(s.ctx, film, api.RoomUpdate{Loop: &loop}); err != nil {
 			return err
 		}
-		if item, err = s.as(ada).AddToRoom(s.ctx, film, api.RoomItemNew{Kind: api.ItemURL, Source: api.RoomSample, Title: "A minute of colours", Duration: 60_000}); err != nil {
+		if item, err = s.as(ada).AddToRoom(s.ctx, film, api.RoomItemNew{Kind: api.ItemURL, Source: api.RoomSample, Title: "A minute of colours",
+			Duration: 60_000}); err != nil {
 			return err
 		}
 		return s.load(ada, film, item.ID)
@@ -393,7 +394,8 @@ func (s *stage) gather() {
 	}
 	for n, c := range comments {
 		s.at(20*time.Minute-time.Duration(n)*time.Minute, func() error {
-			_, err := s.as(c.from).Shoot(s.ctx, film, api.DanmakuNew{Text: c.text, Item: item.ID, Position: c.at.Milliseconds(), Color: c.color, Mode: c.mode})
+			_, err := s.as(c.from).Shoot(s.ctx, film, api.DanmakuNew{Text: c.text, Item: item.ID, Position: c.at.Milliseconds(), Color: c.color,
+				Mode: c.mode})
 			return err
 		})
 	}
@@ -429,7 +431,8 @@ func (s *stage) load(user int, room, item string) error {
 	if err != nil {
 		return err
 	}
-	if state, err = s.as(user).Command(s.ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackLoad, Item: item}); err != nil || !state.Paused {
+	if state, err = s.as(user).Command(s.ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version,
+		Do: api.PlaybackLoad, Item: item}); err != nil || !state.Paused {
 		return err
 	}
 	_, err = s.as(user).Command(s.ctx, room, api.PlaybackCommand{Generation: state.Generation, Version: state.Version, Do: api.PlaybackPlay})

@@ -28,7 +28,8 @@ func keyFamilies(_ context.Context, w io.Writer, _ Program) error {
 	return err
 }
 
-const metricsIntro = "`GET /metrics` has these in the Prometheus format, besides those of the Go runtime (`go_…`) and of the process (`process_…`).\n\n"
+const metricsIntro = "`GET /metrics` has these in the Prometheus format, besides those of the Go runtime (`go_…`) and of the process " +
+	"(`process_…`).\n\n"
 
 // metrics writes the server's own metrics. It omits those of the runtime and the operating system, because they differ
 // between builds.
@@ -42,8 +43,10 @@ func metrics(ctx context.Context, w io.Writer, _ Program) error {
 
 var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines, and every field; `/docs` shows it. "+
 	"Send the access token as `Authorization: Bearer TOKEN` where the table says so. "+
-	"Each operation takes %d requests in %.0f seconds from one user (one address, where there is no token), unless its own limit is another one; "+
-	"answers say with `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` what is left, and 429 and 503 with `Retry-After` when to come back. "+
+	"Each operation takes %d requests in %.0f seconds from one user (one address, where there is no token), unless its own limit is "+
+	"another one; "+
+	"answers say with `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` what is left, and 429 and 503 with `Retry-After` when "+
+	"to come back. "+
 	"A write with a token also takes an `Idempotency-Key`.\n\n"+
 	"## Pages and probes\n\nThese take no token.\n\n| Route | What it is |\n|---|---|\n"+
 	"| `GET /` | the page: sign up, check in, the year, the boards |\n"+
@@ -177,7 +180,8 @@ func routes(ctx context.Context, w io.Writer, _ Program) error {
 	for _, o := range all {
 		if o.tag != tag {
 			tag = o.tag
-			fmt.Fprintf(&b, "\n## %s\n\n| Route | Token | What it does | Takes | Answers | Refuses, besides the common |\n|---|---|---|---|---|---|\n", tag)
+			fmt.Fprintf(&b, "\n## %s\n\n| Route | Token | What it does | Takes | Answers | Refuses, besides the common "+
+				"|\n|---|---|---|---|---|---|\n", tag)
 		}
 		var own []string
 		for _, r := range o.refusals {

@@ -41,7 +41,8 @@ var pages = []struct {
 }{
 	{"cli.md", "Command line", "", commands},
 	{"config.md", "Settings", "Flags weigh more than the environment, that more than `stoa.toml`, that more than the defaults. " +
-		"`a.b` is `b` in the table `[a]`. `stoa config print` shows what holds and why. 0 is the default of a number or duration, unless its meaning says what else it is.\n\n",
+		"`a.b` is `b` in the table `[a]`. `stoa config print` shows what holds and why. 0 is the default of a number or duration, unless its " +
+		"meaning says what else it is.\n\n",
 		func(_ context.Context, w io.Writer, _ Program) error {
 			return config.Markdown(w, config.Reference(new(app.Config)))
 		}},
@@ -92,7 +93,8 @@ func openAPI(ctx context.Context, w io.Writer, _ Program) error {
 func asyncAPI(_ context.Context, w io.Writer, _ Program) error {
 	channels := []web.EventChannel{
 		{Name: "user", Address: "{user}", Data: api.UserEvents, Description: "What happens to a user: every connection gets it without asking."},
-		{Name: "chat", Address: api.GroupChannel("{group}"), Data: api.ChatEvents, Description: "The chat of a group: whoever shows it subscribes."},
+		{Name: "chat", Address: api.GroupChannel("{group}"), Data: api.ChatEvents,
+			Description: "The chat of a group: whoever shows it subscribes."},
 		{Name: "room", Address: api.RoomChannel("{room}"), Data: api.RoomEvents, Description: "A room: whoever shows it subscribes."},
 	}
 	for _, schema := range app.Keys() {

@@ -40,12 +40,14 @@ func TestEachChannelIsDescribedWithItsOwnEvents(t *testing.T) {
 		}
 	}
 	has := func(channel, event string) bool { return slices.Contains(listed[channel], event) }
-	if has("{user}", api.EventRoomSaid) || !has("{user}", api.EventRoomGone) || !has("room/{room}", api.EventRoomSaid) || has("chat/{group}", api.EventChatStands) || !has("chat/{group}", api.EventMessageNew) {
+	if has("{user}", api.EventRoomSaid) || !has("{user}", api.EventRoomGone) || !has("room/{room}", api.EventRoomSaid) ||
+		has("chat/{group}", api.EventChatStands) || !has("chat/{group}", api.EventMessageNew) {
 		t.Errorf("the channels of the socket have %v", listed)
 	}
 	for _, schema := range app.Keys() {
 		for _, f := range schema.Families() {
-			if at := "{key_prefix}:" + f.Pattern; strings.HasPrefix(f.Pattern, "channel:") && (len(f.Carries) == 0 || len(listed[at]) != len(f.Carries)) {
+			if at := "{key_prefix}:" + f.Pattern; strings.HasPrefix(f.Pattern, "channel:") &&
+				(len(f.Carries) == 0 || len(listed[at]) != len(f.Carries)) {
 				t.Errorf("%s is described with %q", at, listed[at])
 			}
 		}

@@ -15,10 +15,11 @@ import (
 
 // File is one piece of content.
 type File struct {
-	plain  []byte
-	head   http.Header
-	tag    string
-	packed func() []byte // plain compressed by gzip, at the first request; nil if that saves nothing, or for videos, which players request in ranges
+	plain []byte
+	head  http.Header
+	tag   string
+	// plain compressed by gzip, at the first request; nil if that saves nothing, or for videos, which players request in ranges
+	packed func() []byte
 }
 
 // New returns a file with the given headers, which include Content-Type. A video is never compressed. Do not change

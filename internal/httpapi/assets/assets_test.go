@@ -24,7 +24,8 @@ func TestFile_IsCompressedAndRevalidated(t *testing.T) {
 	text := strings.Repeat("all work and no play ", 100)
 	f := New([]byte(text), http.Header{"Content-Type": {"text/plain"}})
 	tags := map[string]bool{}
-	for accepts, packed := range map[string]bool{"": false, "br": false, "gzip;q=0": false, "gzip": true, "br, gzip": true, "deflate, gzip;q=0.5, *": true} {
+	for accepts, packed := range map[string]bool{"": false, "br": false, "gzip;q=0": false, "gzip": true, "br, gzip": true,
+		"deflate, gzip;q=0.5, *": true} {
 		res := ask(f, "GET", "Accept-Encoding", accepts)
 		var body io.Reader = res.Body
 		if (res.Header.Get("Content-Encoding") == "gzip") != packed || res.Header.Get("Vary") != "Accept-Encoding" {
@@ -69,7 +70,8 @@ func TestFile_IncompressibleIsSentPlain(t *testing.T) {
 func TestFile_VideoRangesAreUncompressed(t *testing.T) {
 	video := strings.Repeat("frame", 1000)
 	res := ask(New([]byte(video), http.Header{"Content-Type": {"video/webm"}}), "GET", "Accept-Encoding", "gzip", "Range", "bytes=2-6")
-	if got, err := io.ReadAll(res.Body); string(got) != "amefr" || err != nil || res.StatusCode != http.StatusPartialContent || res.Header.Get("Content-Encoding") != "" {
+	if got, err := io.ReadAll(res.Body); string(got) != "amefr" || err != nil || res.StatusCode != http.StatusPartialContent ||
+		res.Header.Get("Content-Encoding") != "" {
 		t.Errorf("got %q, %v, %d %v", got, err, res.StatusCode, res.Header)
 	}
 }

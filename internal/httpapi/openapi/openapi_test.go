@@ -62,11 +62,15 @@ func TestExpand_RevertsCompact(t *testing.T) {
 		"components": object{"schemas": object{}},
 		"paths": object{
 			"/a": object{
-				"get":  object{"security": secret, "parameters": []any{user}, "responses": object{"204": object{"description": "No Content", "headers": headers}, "400": refusal("malformed"), "404": refusal("gone", "unknown")}},
-				"post": object{"security": []any{}, "responses": object{"204": object{"description": "No Content", "headers": headers}, "400": refusal("key", "malformed"), "429": refusal("limit")}},
+				"get": object{"security": secret, "parameters": []any{user},
+					"responses": object{"204": object{"description": "No Content", "headers": headers}, "400": refusal("malformed"),
+						"404": refusal("gone", "unknown")}},
+				"post": object{"security": []any{}, "responses": object{"204": object{"description": "No Content", "headers": headers},
+					"400": refusal("key", "malformed"), "429": refusal("limit")}},
 			},
 			"/b": object{
-				"put": object{"security": secret, "parameters": []any{user, object{"name": "user", "in": "query"}}, "responses": object{"200": object{"description": "OK", "headers": headers}, "429": other}},
+				"put": object{"security": secret, "parameters": []any{user, object{"name": "user", "in": "query"}},
+					"responses": object{"200": object{"description": "OK", "headers": headers}, "429": other}},
 			},
 		},
 	}

@@ -37,7 +37,8 @@ var placeholders = regexp.MustCompile(`\{(\w+)\}`)
 // AsyncAPI returns the AsyncAPI 3.0 document of the events on the channels as JSON.
 func AsyncAPI(title string, channels []EventChannel) ([]byte, error) {
 	schemas := newSchemas()
-	onSocket, inRedis := huma.SchemaFromType(schemas, reflect.TypeFor[api.Event]()), huma.SchemaFromType(schemas, reflect.TypeFor[events.Event]())
+	onSocket, inRedis := huma.SchemaFromType(schemas, reflect.TypeFor[api.Event]()),
+		huma.SchemaFromType(schemas, reflect.TypeFor[events.Event]())
 	message := func(event *huma.Schema, name string, data any) object {
 		properties := object{}
 		for field, schema := range event.Properties {
@@ -70,7 +71,8 @@ func AsyncAPI(title string, channels []EventChannel) ([]byte, error) {
 			}
 		}
 		if c.Version != 0 {
-			channel["address"], channel["x-version"], channel["servers"] = "{key_prefix}:"+c.Address, c.Version, []object{{"$ref": "#/servers/redis"}}
+			channel["address"], channel["x-version"], channel["servers"] = "{key_prefix}:"+c.Address, c.Version,
+				[]object{{"$ref": "#/servers/redis"}}
 			parameters["key_prefix"] = object{"description": "the setting", "default": "stoa"}
 		}
 		described[c.Name] = channel

@@ -50,7 +50,8 @@ func TestAnswers_ManyRequestsShareABatch(t *testing.T) {
 		a, run := watched(t, db, func(batch []change) { sizes = append(sizes, len(batch)) })
 		var old []record
 		for i := range n {
-			old = append(old, record{Scope: "ann thing.make", Key: fmt.Sprint("old ", i), Claim: int64(i + 1), Expires: time.Now().Add(time.Hour).UnixMilli()})
+			old = append(old, record{Scope: "ann thing.make", Key: fmt.Sprint("old ", i), Claim: int64(i + 1),
+				Expires: time.Now().Add(time.Hour).UnixMilli()})
 		}
 		if all, err := a.sql.add(t.Context(), old); !all || err != nil {
 			t.Fatal(all, err)

@@ -22,7 +22,8 @@ const (
 )
 
 // ErrNoPlace refuses a socket or a stream beyond [Capacity].Lasting.
-var ErrNoPlace = errs.New(errs.Unavailable, "connections.full", "This server has too many connections. Please try again.").Retry(10 * time.Second)
+var ErrNoPlace = errs.New(errs.Unavailable, "connections.full",
+	"This server has too many connections. Please try again.").Retry(10 * time.Second)
 
 var errStreams = errs.New(errs.TooMany, "too_many_streams", "Too many event streams are open. Close one first.").Retry(heartbeat)
 

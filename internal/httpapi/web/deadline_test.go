@@ -41,7 +41,9 @@ func TestOperation_AnswersThoughSQLNeverDoes(t *testing.T) {
 			t.Errorf("a statement has %s, want %s", limit, opTime)
 		}
 		begun = time.Now()
-		if a := s.Invoke(t.Context(), Invocation{Op: "thing.make", Body: []byte(thingBody), Caller: func(context.Context) (Caller, error) { return person{"ann"}, nil }}); a.Status != 503 || time.Since(begun) != opTime {
+		if a := s.Invoke(t.Context(), Invocation{Op: "thing.make", Body: []byte(thingBody), Caller: func(context.Context) (Caller, error) {
+			return person{"ann"}, nil
+		}}); a.Status != 503 || time.Since(begun) != opTime {
 			t.Errorf("an invocation: got %d after %s", a.Status, time.Since(begun))
 		}
 		begun = time.Now()

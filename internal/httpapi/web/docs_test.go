@@ -55,7 +55,8 @@ func TestOpenAPI_IsCompleteAndStable(t *testing.T) {
 	if err := openapi.Unmarshal(w.Body.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.OpenAPI != "3.1.0" || doc.Components.SecuritySchemes["bearer"].Scheme != "bearer" || doc.Components.Schemas["Problem"].Properties == nil {
+	if doc.OpenAPI != "3.1.0" || doc.Components.SecuritySchemes["bearer"].Scheme != "bearer" ||
+		doc.Components.Schemas["Problem"].Properties == nil {
 		t.Errorf("got %s %v", doc.OpenAPI, doc.Components.SecuritySchemes)
 	}
 	for name := range doc.Components.Schemas {

@@ -12,7 +12,8 @@ import (
 // The server counts the last address that is no trusted proxy, or the peer itself, and never an address that a client
 // can forge.
 func FuzzForwardedFor(f *testing.F) {
-	for _, seed := range []string{"", "1.2.3.4", "1.2.3.4, 10.0.0.1", ",,,", "unknown", "[::1]:80", "::ffff:1.2.3.4", "fe80::1%eth0", "10.0.0.1", " 1.2.3.4 ,", "1.2.3.4\x00"} {
+	for _, seed := range []string{"", "1.2.3.4", "1.2.3.4, 10.0.0.1", ",,,", "unknown", "[::1]:80", "::ffff:1.2.3.4", "fe80::1%eth0",
+		"10.0.0.1", " 1.2.3.4 ,", "1.2.3.4\x00"} {
 		f.Add(seed, true)
 		f.Add(seed, false)
 	}

@@ -211,7 +211,8 @@ func TestIdempotency_StoresRefusals(t *testing.T) {
 func TestIdempotency_ClaimOfADeadProcessExpires(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		r := httptest.NewRequest("POST", "/v1/things", nil)
-		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
+		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k",
+			RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +252,8 @@ func TestIdempotency_DoesNotWaitForADeadNode(t *testing.T) {
 			})
 		}
 		r := httptest.NewRequest("POST", "/v1/things", nil)
-		dead, err := node("a", "a", "b").answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
+		dead, err := node("a", "a", "b").answers.claim(t.Context(),
+			record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +300,8 @@ func TestIdempotency_ExpiredClaimIsTakenOverOnce(t *testing.T) {
 				case err == nil:
 					won.Add(1)
 					if got.Claim == old.Claim || got.requestID() != old.requestID() {
-						t.Errorf("got the claim %d and the request id %d after %d and %d, want another claim and the same request id", got.Claim, got.requestID(), old.Claim, old.requestID())
+						t.Errorf("got the claim %d and the request id %d after %d and %d, want another claim and the same request id", got.Claim,
+							got.requestID(), old.Claim, old.requestID())
 					}
 				case errors.Is(err, errBusy):
 					busy.Add(1)
@@ -376,7 +379,8 @@ func TestIdempotency_StoresForADisconnectedClient(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		s.do.Store(ptr(func(context.Context) error { leave(); return nil }))
 		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/things", strings.NewReader(thingBody))
-		for name, value := range map[string]string{"Authorization": "Bearer good-ann", "Content-Type": "application/json", "Idempotency-Key": "k"} {
+		for name, value := range map[string]string{"Authorization": "Bearer good-ann", "Content-Type": "application/json",
+			"Idempotency-Key": "k"} {
 			r.Header.Set(name, value)
 		}
 		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
@@ -475,7 +479,8 @@ func TestPreviousSecret_RetriesAreTheSameRequest(t *testing.T) {
 		if w.Code != 201 || len(made) != 3 || made[1] != made[0] || made[2] != made[0] {
 			t.Errorf("tries before and after the rotation: got %d and the ids %v, want one id", w.Code, made)
 		}
-		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Code != 201 || w.Header().Get("Idempotency-Replayed") == "" || len(made) != 3 {
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Code != 201 ||
+			w.Header().Get("Idempotency-Replayed") == "" || len(made) != 3 {
 			t.Errorf("a retry after the answer: got %d %v and %d runs, want the stored answer", w.Code, w.Header(), len(made))
 		}
 		if w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k"); code(w) != "idempotency.mismatch" {
@@ -502,7 +507,8 @@ func TestCreates_TriesDoNotRunAtOnce(t *testing.T) {
 			t.Errorf("another request: got %d %s", w.Code, w.Body)
 		}
 		var kept int
-		if err := s.cfg.DB.NewRaw("SELECT SUM(status) + SUM(LENGTH(body)) FROM idempotency_keys").Scan(t.Context(), &kept); err != nil || kept != 0 {
+		if err := s.cfg.DB.NewRaw("SELECT SUM(status) + SUM(LENGTH(body)) FROM idempotency_keys").Scan(t.Context(), &kept); err != nil ||
+			kept != 0 {
 			t.Errorf("a response was stored (%d, %v)", kept, err)
 		}
 	})
@@ -582,7 +588,8 @@ func FuzzIdempotencyKey(f *testing.F) {
 
 func FuzzBearer(f *testing.F) {
 	for _, seed := range []string{"", "Bearer", "Bearer ", "Bearer a", "bearer a.b-c_d~e+f/g==", "Bearer  a", "Bearer a b", "Bearer a\x00",
-		"Basic a", "Bearer =", "Bearer a=b", "Bearer é", "Bearer\ta", "Bearer " + strings.Repeat("a", maxToken), "Bearer " + strings.Repeat("a", maxToken+1)} {
+		"Basic a", "Bearer =", "Bearer a=b", "Bearer é", "Bearer\ta", "Bearer " + strings.Repeat("a", maxToken),
+		"Bearer " + strings.Repeat("a", maxToken+1)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -602,8 +609,10 @@ func FuzzBearer(f *testing.F) {
 
 // decode refuses exactly invalid JSON, duplicate names and NUL.
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"a":1,"a":2}`, `[1,2,{"b":null}]`, `{"a":"\ud800"}`, `1 2`, `{"a":1}}`, `[`, `]`, `{"a"`, `{"a":}`, `nul`, "\xff",
-		`{"":[]}`, `[,]`, `{,}`, `"x"`, `{":\\":":","\\\"":{":":1}}`, `{"a":{"b":1},"a":{"b":1}}`, `{"a":1,"\u0061":1}`, `1e999`, `["\u0000"]`, `["\\u0000"]`, `{"\u0000":1}`} {
+	for _, seed := range []string{`{}`, `{"a":1,"a":2}`, `[1,2,{"b":null}]`, `{"a":"\ud800"}`, `1 2`, `{"a":1}}`, `[`, `]`, `{"a"`, `{"a":}`,
+		`nul`, "\xff",
+		`{"":[]}`, `[,]`, `{,}`, `"x"`, `{":\\":":","\\\"":{":":1}}`, `{"a":{"b":1},"a":{"b":1}}`, `{"a":1,"\u0061":1}`, `1e999`, `["\u0000"]`,
+		`["\\u0000"]`, `{"\u0000":1}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -71,7 +71,8 @@ func newParam(reg huma.Registry, f reflect.StructField, id string) param {
 	if pointer {
 		f.Type = f.Type.Elem()
 	}
-	p := param{index: f.Index, fallback: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", schema: huma.SchemaFromField(reg, f, "")}
+	p := param{index: f.Index, fallback: f.Tag.Get("default"), required: f.Tag.Get("required") == "true",
+		schema: huma.SchemaFromField(reg, f, "")}
 	for _, p.in = range []string{"path", "query", "header"} {
 		if p.name = f.Tag.Get(p.in); p.name != "" {
 			break

@@ -87,7 +87,8 @@ func TestOperation_ReadsAndDescribesLikeHuma(t *testing.T) {
 
 	for path, item := range theirs.OpenAPI().Paths {
 		for method, op := range map[string][2]*huma.Operation{
-			"PUT": {item.Put, ours.doc.Paths[path].Put}, "POST": {item.Post, ours.doc.Paths[path].Post}, "DELETE": {item.Delete, ours.doc.Paths[path].Delete},
+			"PUT": {item.Put, ours.doc.Paths[path].Put}, "POST": {item.Post, ours.doc.Paths[path].Post},
+			"DELETE": {item.Delete, ours.doc.Paths[path].Delete},
 		} {
 			// Refusals, the headers of every response, and the missing security of public operations are this
 			// package's own.
@@ -121,7 +122,8 @@ func TestOperation_ReadsAndDescribesLikeHuma(t *testing.T) {
 		want, got := httptest.NewRecorder(), httptest.NewRecorder()
 		mux.ServeHTTP(want, r())
 		ours.Handler().ServeHTTP(got, r())
-		if got.Code != want.Code || got.Header().Get("X-Kind") != want.Header().Get("X-Kind") || got.Header().Get("Content-Type") != want.Header().Get("Content-Type") {
+		if got.Code != want.Code || got.Header().Get("X-Kind") != want.Header().Get("X-Kind") ||
+			got.Header().Get("Content-Type") != want.Header().Get("Content-Type") {
 			t.Errorf("%s: got %d %v, want %d %v", r().URL, got.Code, got.Header(), want.Code, want.Header())
 		}
 		if got.Code < 300 {
@@ -129,7 +131,8 @@ func TestOperation_ReadsAndDescribesLikeHuma(t *testing.T) {
 		}
 		same(t, r().URL.String(), want.Body.String(), got.Body.String())
 	}
-	bodies := []string{"", "null", "[]", `{"name":"a"}`, `{"name":"","zeta":1}`, `{"name":"a","count":1.5}`, `{"name":"a","count":101,"at":"2026-01-02T03:04:05Z"}`,
+	bodies := []string{"", "null", "[]", `{"name":"a"}`, `{"name":"","zeta":1}`, `{"name":"a","count":1.5}`,
+		`{"name":"a","count":101,"at":"2026-01-02T03:04:05Z"}`,
 		`{"name":"<&>","parts":[{"kind":"red"}]}`, `{"name":"b","parts":[{"kind":"red"},{"kind":"blue"}]}`}
 	asked := 0
 	for _, name := range []string{"a", "too long", "%41"} {
@@ -233,7 +236,8 @@ func TestBody_TakesWholeNumbersInAnyForm(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{`1.5`, `15e-1`, `1.00000000000000000001`, `9223372036854775808.0`, `1e19`, `1e-400000000`, `0.` + strings.Repeat("0", 100)} {
+	for _, text := range []string{`1.5`, `15e-1`, `1.00000000000000000001`, `9223372036854775808.0`, `1e19`, `1e-400000000`,
+		`0.` + strings.Repeat("0", 100)} {
 		if err := fill([]byte(`{"count":`+text+`}`), new(body)); err == nil {
 			t.Errorf("%s was accepted as a whole number", text)
 		}

@@ -107,7 +107,8 @@ func Opening(r *http.Request) *http.Request {
 
 // request returns the equivalent HTTP request.
 func (in Invocation) request(rt *route) *http.Request {
-	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}
+	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1, Body: http.NoBody}
 	if in.Opened != nil {
 		from := Opening(in.Opened)
 		r.RemoteAddr, r.Host, r.TLS, r.Header = from.RemoteAddr, from.Host, from.TLS, from.Header

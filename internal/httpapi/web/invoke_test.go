@@ -49,15 +49,20 @@ func TestInvoke_MatchesHTTP(t *testing.T) {
 		in                         Invocation
 	}{
 		{"read", "GET", "/v1/things/a?limit=3", "", nil, get("a", "3")},
-		{"write", "POST", "/v1/public", `{"name":"a","password":"short"}`, nil, invocation("thing.public", `{"name":"a","password":"short"}`, Invocation{})},
-		{"no body to answer with", "DELETE", "/v1/things/7", "", nil, invocation("thing.drop", "", Invocation{Path: map[string]string{"id": "7"}})},
+		{"write", "POST", "/v1/public", `{"name":"a","password":"short"}`, nil,
+			invocation("thing.public", `{"name":"a","password":"short"}`, Invocation{})},
+		{"no body to answer with", "DELETE", "/v1/things/7", "", nil,
+			invocation("thing.drop", "", Invocation{Path: map[string]string{"id": "7"}})},
 		{"path of another form", "DELETE", "/v1/things/x", "", nil, invocation("thing.drop", "", Invocation{Path: map[string]string{"id": "x"}})},
-		{"wrong token", "GET", "/v1/things/a", "", []string{"Authorization", "Bearer hunter2"}, invocation("thing.get", "", Invocation{Caller: holds("hunter2"), Path: map[string]string{"name": "a"}})},
+		{"wrong token", "GET", "/v1/things/a", "", []string{"Authorization", "Bearer hunter2"},
+			invocation("thing.get", "", Invocation{Caller: holds("hunter2"), Path: map[string]string{"name": "a"}})},
 		{"no JSON", "POST", "/v1/things", `hunter2`, nil, invocation("thing.make", `hunter2`, Invocation{})},
 		{"a name twice", "POST", "/v1/things", `{"name":"a","name":"b"}`, nil, invocation("thing.make", `{"name":"a","name":"b"}`, Invocation{})},
 		{"not UTF-8", "POST", "/v1/things", "{\"name\":\"\xff\"}", nil, invocation("thing.make", "{\"name\":\"\xff\"}", Invocation{})},
-		{"too large", "POST", "/v1/things", `{"name":"` + strings.Repeat("x", 64<<10) + `"}`, nil, invocation("thing.make", `{"name":"`+strings.Repeat("x", 64<<10)+`"}`, Invocation{})},
-		{"unknown field", "POST", "/v1/things", `{"name":"a","admin":true}`, nil, invocation("thing.make", `{"name":"a","admin":true}`, Invocation{})},
+		{"too large", "POST", "/v1/things", `{"name":"` + strings.Repeat("x", 64<<10) + `"}`, nil,
+			invocation("thing.make", `{"name":"`+strings.Repeat("x", 64<<10)+`"}`, Invocation{})},
+		{"unknown field", "POST", "/v1/things", `{"name":"a","admin":true}`, nil,
+			invocation("thing.make", `{"name":"a","admin":true}`, Invocation{})},
 		{"no body", "POST", "/v1/things", "", []string{"Content-Type", "application/json"}, invocation("thing.make", "", Invocation{})},
 		{"bad key", "POST", "/v1/things", thingBody, []string{"Idempotency-Key", "é"}, invocation("thing.make", thingBody, Invocation{Key: "é"})},
 		{"NUL in the query", "GET", "/v1/things/a?limit=%00", "", nil, get("a", "\x00")},
@@ -81,7 +86,8 @@ func TestInvoke_MatchesHTTP(t *testing.T) {
 			}
 		})
 	}
-	if got := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{})); got.Status != 201 || !strings.Contains(string(got.Body), `"user":"ann","ip":"192.0.2.1"`) {
+	if got := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{})); got.Status != 201 ||
+		!strings.Contains(string(got.Body), `"user":"ann","ip":"192.0.2.1"`) {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
 }
@@ -118,7 +124,8 @@ func TestInvoke_SharesKeysAndLimitsWithHTTP(t *testing.T) {
 		})
 		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		again := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{Key: "k"}))
-		if again.Status != 201 || string(again.Body) != strings.TrimSpace(first.Body.String()) || again.Header.Get("Idempotency-Replayed") != "true" {
+		if again.Status != 201 || string(again.Body) != strings.TrimSpace(first.Body.String()) ||
+			again.Header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("got %d %s, want %s", again.Status, again.Body, first.Body)
 		}
 		if other := s.Invoke(t.Context(), invocation("thing.make", `{"name":"other"}`, Invocation{Key: "k"})); other.Status != 409 {
@@ -130,7 +137,8 @@ func TestInvoke_SharesKeysAndLimitsWithHTTP(t *testing.T) {
 		if over := s.ask(t, "POST", "/v1/things", thingBody); over.Code != 429 {
 			t.Errorf("the fourth: got %d", over.Code)
 		}
-		if over := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{})); over.Status != 429 || over.Header.Get("Retry-After") == "" {
+		if over := s.Invoke(t.Context(), invocation("thing.make", thingBody, Invocation{})); over.Status != 429 ||
+			over.Header.Get("Retry-After") == "" {
 			t.Errorf("the fifth: got %d %v", over.Status, over.Header)
 		}
 	})

@@ -19,5 +19,6 @@ var (
 
 	addressLimits = keyspace.Def2[keyspace.Hashed, keyspace.Int](Keys, "ratelimit:{who}:{window}",
 		keyspace.CounterKind(), keyspace.UpTo(maxWindow),
-		keyspace.Doc{Purpose: "requests of a client network to one public operation, or to all pages and probes; window is the window's length in seconds", MaxBytes: 16})
+		keyspace.Doc{Purpose: "requests of a client network to one public operation, or to all pages and probes; window is the window's " +
+			"length in seconds", MaxBytes: 16})
 )

@@ -84,7 +84,8 @@ const (
 )
 
 func newHeavy() *fairqueue.Queue {
-	return fairqueue.New(fairqueue.Limits{Capacity: heavyRuns, Waiting: heavyWaiting, PerUser: heavyWaitingPerUser, Wait: heavyWait, Full: errHeavy})
+	return fairqueue.New(fairqueue.Limits{Capacity: heavyRuns, Waiting: heavyWaiting, PerUser: heavyWaitingPerUser, Wait: heavyWait,
+		Full: errHeavy})
 }
 
 // enter waits for the turn of a heavy operation.

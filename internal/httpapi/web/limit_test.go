@@ -151,17 +151,20 @@ func TestLimit_UnknownPathsPerNetwork(t *testing.T) {
 		tries := []struct {
 			method, path string
 			status       int
-		}{{"GET", "/wp-login.php", 404}, {"GET", "/.env", 404}, {"POST", "/probe", 405}, {"DELETE", "/v1/things", 405}, {"GET", "/a/../probe", 307}}
+		}{{"GET", "/wp-login.php", 404}, {"GET", "/.env", 404}, {"POST", "/probe", 405}, {"DELETE", "/v1/things", 405},
+			{"GET", "/a/../probe", 307}}
 		for i := range unmatched.op.Limit.Max {
 			try := tries[i%len(tries)]
 			w := ask(try.method, try.path, fmt.Sprintf("2001:db8::%x", i))
 			if left := fmt.Sprint(unmatched.op.Limit.Max - 1 - i); w.Code != try.status || w.Header().Get("RateLimit-Remaining") != left {
-				t.Fatalf("try %d, %s %s: got %d with %q left, want %d with %s", i, try.method, try.path, w.Code, w.Header().Get("RateLimit-Remaining"), try.status, left)
+				t.Fatalf("try %d, %s %s: got %d with %q left, want %d with %s", i, try.method, try.path, w.Code, w.Header().Get("RateLimit-Remaining"),
+					try.status, left)
 			}
 		}
 		for _, try := range tries {
 			w := ask(try.method, try.path, "2001:db8::1")
-			if w.Code != 429 || code(w) != "limit.exceeded" || w.Header().Get("Retry-After") != "60" || w.Header().Get("RateLimit-Limit") != fmt.Sprint(unmatched.op.Limit.Max) || w.Header().Get("Location")+w.Header().Get("Allow") != "" {
+			if w.Code != 429 || code(w) != "limit.exceeded" || w.Header().Get("Retry-After") != "60" ||
+				w.Header().Get("RateLimit-Limit") != fmt.Sprint(unmatched.op.Limit.Max) || w.Header().Get("Location")+w.Header().Get("Allow") != "" {
 				t.Errorf("one more %s %s: got %d %s %v", try.method, try.path, w.Code, w.Body, w.Header())
 			}
 		}
@@ -236,14 +239,15 @@ func testHeavy(t *testing.T, op Op) {
 func TestHeavyOperation_HasTimeAfterItsWait(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		Handle(s.API, Op{Method: "GET", Path: "/v1/heavy", ID: "thing.heavy", Heavy: true}, func(ctx context.Context, _ person, _ *struct{}) (*struct{}, error) {
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(heavyWait - time.Millisecond):
-				return nil, nil
-			}
-		})
+		Handle(s.API, Op{Method: "GET", Path: "/v1/heavy", ID: "thing.heavy", Heavy: true},
+			func(ctx context.Context, _ person, _ *struct{}) (*struct{}, error) {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(heavyWait - time.Millisecond):
+					return nil, nil
+				}
+			})
 		var all sync.WaitGroup
 		for range heavyRuns { // the second half waits for the first
 			all.Go(func() {

@@ -101,9 +101,10 @@ const opTime = 5300 * time.Millisecond
 // All pointers share one compiled copy of this function; the rest of an operation works by reflection in code that is
 // compiled once.
 func Handle[C Caller, I, O any](a *API, op Op, fn func(ctx context.Context, caller C, in I) (O, error)) {
-	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{suits: isA[C], run: func(ctx context.Context, caller Caller, in any) (any, error) {
-		return fn(ctx, caller.(C), in.(I))
-	}})
+	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](),
+		&route{suits: isA[C], run: func(ctx context.Context, caller Caller, in any) (any, error) {
+			return fn(ctx, caller.(C), in.(I))
+		}})
 }
 
 // isA reports whether a caller is a C.

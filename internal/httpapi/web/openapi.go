@@ -216,9 +216,10 @@ func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	}
 	if rt.listen != nil {
 		h.Responses["200"] = &huma.Response{
-			Description: "Server-sent events. The `data` of each event is one JSON document of this schema, on one line. Without events, the server sends a comment every 15 s.",
-			Headers:     refer(names...),
-			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: a.describeEvents(rt)}},
+			Description: "Server-sent events. The `data` of each event is one JSON document of this schema, on one line. Without events, the " +
+				"server sends a comment every 15 s.",
+			Headers: refer(names...),
+			Content: map[string]*huma.MediaType{"text/event-stream": {Schema: a.describeEvents(rt)}},
 		}
 		return
 	}

@@ -24,10 +24,11 @@ import (
 
 // Refusals of this package.
 var (
-	errInternal  = errs.New(errs.Internal, "internal", "The server failed; the error was logged. Try again later.")
-	errGone      = errs.New(errs.Internal, "request.cancelled", "The request was cancelled.")
-	errSlow      = errs.New(errs.Unavailable, "unavailable", "The request took too long. Try again.")
-	errHeavy     = errs.New(errs.Unavailable, "request.busy", "Too many such requests are waiting. Try again in 2 seconds.").Retry(2 * time.Second)
+	errInternal = errs.New(errs.Internal, "internal", "The server failed; the error was logged. Try again later.")
+	errGone     = errs.New(errs.Internal, "request.cancelled", "The request was cancelled.")
+	errSlow     = errs.New(errs.Unavailable, "unavailable", "The request took too long. Try again.")
+	errHeavy    = errs.New(errs.Unavailable, "request.busy",
+		"Too many such requests are waiting. Try again in 2 seconds.").Retry(2 * time.Second)
 	errNoRoute   = errs.New(errs.NotFound, "route.unknown", "There is nothing at this path.")
 	errMethod    = errs.New(errs.Invalid, "route.method", "This path does not support this method. See the Allow header.")
 	errMalformed = errs.New(errs.Invalid, "request.malformed", "The request is malformed.")

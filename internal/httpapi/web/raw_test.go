@@ -105,7 +105,8 @@ func TestRawBody_HasIdempotencyKey(t *testing.T) {
 		return s.ask(t, "PUT", "/v1/picture", body, "Content-Type", "image/png", "Idempotency-Key", "k")
 	}
 	first, again, other := put("\xffa"), put("\xffa"), put("\xffb")
-	if first.Code != 200 || again.Body.String() != first.Body.String() || again.Header().Get("Idempotency-Replayed") != "true" || s.runs.Load() != 1 {
+	if first.Code != 200 || again.Body.String() != first.Body.String() || again.Header().Get("Idempotency-Replayed") != "true" ||
+		s.runs.Load() != 1 {
 		t.Errorf("got %d %q, then %d %q after %d runs", first.Code, first.Body, again.Code, again.Body, s.runs.Load())
 	}
 	if code(other) != "idempotency.mismatch" {
@@ -124,7 +125,8 @@ func TestOperation_MayExtendBodyTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			fmt.Fprint(c, "PUT /v1/picture HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: image/png\r\nConnection: close\r\nContent-Length: 2\r\n\r\na")
+			fmt.Fprint(c, "PUT /v1/picture HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: image/png\r\nConnection: "+
+				"close\r\nContent-Length: 2\r\n\r\na")
 			if tc.rest != "" {
 				<-time.After(3 * bodyTimeout)
 				fmt.Fprint(c, tc.rest)

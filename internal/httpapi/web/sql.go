@@ -38,7 +38,8 @@ func (rec record) values(args []any) []any {
 	if body == nil {
 		body = []byte{} // nil would be NULL
 	}
-	return append(args, rec.Scope, rec.Key, rec.RequestHash, rec.Status, rec.ContentType, body, rec.Created, rec.Claimed, rec.Expires, rec.Claim)
+	return append(args, rec.Scope, rec.Key, rec.RequestHash, rec.Status, rec.ContentType, body, rec.Created, rec.Claimed, rec.Expires,
+		rec.Claim)
 }
 
 // recordUpsert returns an upsert of rows that updates the columns in set of existing rows.

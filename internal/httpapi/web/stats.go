@@ -41,7 +41,9 @@ func newStats(reg prometheus.Registerer, a *API) *stats {
 			gauge("stoa_http_connections_max", "The largest number of open connections that the limit of open files allows.")
 		reg.MustRegister(s.requests, s.duration, s.refused, s.acceptErrors,
 			open("lasting", func() int { return a.lasting.open() }), open("other", func() int { return a.conns.open() - a.lasting.open() }),
-			limit("lasting", func() int { return a.cfg.Capacity.Lasting }), limit("other", func() int { return a.cfg.Capacity.Conns - a.lasting.open() }))
+			limit("lasting", func() int {
+				return a.cfg.Capacity.Lasting
+			}), limit("other", func() int { return a.cfg.Capacity.Conns - a.lasting.open() }))
 	}
 	return s
 }

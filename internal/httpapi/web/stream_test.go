@@ -103,7 +103,8 @@ func TestEventStream_EarlyErrorIsAProblem(t *testing.T) {
 	_, srv := listen(t, func(context.Context, person, *listenIn, sender) error { return errAway })
 	res := open(t, t.Context(), srv, "good-ann")
 	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != 503 || res.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(string(body), "thing.away") {
+	if err != nil || res.StatusCode != 503 || res.Header.Get("Content-Type") != "application/problem+json" ||
+		!strings.Contains(string(body), "thing.away") {
 		t.Errorf("got %d %v %s (%v)", res.StatusCode, res.Header, body, err)
 	}
 }
@@ -144,7 +145,10 @@ func TestEventStream_EndsWhenTheServerDrains(t *testing.T) {
 
 func TestEventStream_HEADDoesNotStartOne(t *testing.T) {
 	s := newSite(t)
-	HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(context.Context, person, *listenIn, sender) error { t.Error("ran"); return nil })
+	HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(context.Context, person, *listenIn, sender) error {
+		t.Error("ran")
+		return nil
+	})
 	if w := s.ask(t, "HEAD", "/v1/events", ""); w.Code != 200 || w.Header().Get("Content-Type") != "text/event-stream" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
@@ -182,7 +186,10 @@ func TestEventStream_HeartbeatsUntilRevocation(t *testing.T) {
 func TestEventStream_LimitsPerUserAndNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(ctx context.Context, _ person, _ *listenIn, _ sender) error { <-ctx.Done(); return nil })
+		HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(ctx context.Context, _ person, _ *listenIn, _ sender) error {
+			<-ctx.Done()
+			return nil
+		})
 		net := bubble.NewNetwork()
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)

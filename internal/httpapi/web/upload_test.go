@@ -80,7 +80,8 @@ func TestStream_OnlyIdleTimeIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			fmt.Fprint(c, "PATCH /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: application/x-stream\r\nConnection: close\r\nContent-Length: 20\r\n\r\n")
+			fmt.Fprint(c, "PATCH /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: "+
+				"application/x-stream\r\nConnection: close\r\nContent-Length: 20\r\n\r\n")
 			for range 20 {
 				<-time.After(pause)
 				if _, err := fmt.Fprint(c, "a"); err != nil {
@@ -102,21 +103,23 @@ func TestStream_EndsWhenCut(t *testing.T) {
 		bubble.Test(t, func(t *testing.T) {
 			s := newSite(t)
 			streams := make(chan *Stream)
-			Handle(s.API, Op{Method: "PATCH", Path: "/v1/stream", ID: "stream.put", Errors: []*errs.Error{errTeapot}}, func(ctx context.Context, _ person, in *streamIn) (*struct{}, error) {
-				streams <- in.Stream
-				_, err := io.ReadAll(in.Stream)
-				<-time.After(time.Second)
-				if err != nil || ctx.Err() != nil {
-					return nil, errTeapot
-				}
-				return nil, nil
-			})
+			Handle(s.API, Op{Method: "PATCH", Path: "/v1/stream", ID: "stream.put", Errors: []*errs.Error{errTeapot}},
+				func(ctx context.Context, _ person, in *streamIn) (*struct{}, error) {
+					streams <- in.Stream
+					_, err := io.ReadAll(in.Stream)
+					<-time.After(time.Second)
+					if err != nil || ctx.Err() != nil {
+						return nil, errTeapot
+					}
+					return nil, nil
+				})
 			c, err := s.listen(t).Dial(t.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			fmt.Fprint(c, "PATCH /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: application/x-stream\r\nConnection: close\r\nContent-Length: 13\r\n\r\n", body)
+			fmt.Fprint(c, "PATCH /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: "+
+				"application/x-stream\r\nConnection: close\r\nContent-Length: 13\r\n\r\n", body)
 			stream, began := <-streams, time.Now()
 			<-time.After(time.Millisecond) // the server has read all available bytes
 			stream.Cut()

@@ -301,7 +301,8 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	defer stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- srv.Serve(&listener{Listener: ln, api: a, refusals: rate.Sometimes{Interval: time.Minute}, failures: rate.Sometimes{Interval: time.Minute}})
+		failed <- srv.Serve(&listener{Listener: ln, api: a, refusals: rate.Sometimes{Interval: time.Minute},
+			failures: rate.Sometimes{Interval: time.Minute}})
 	}()
 	select {
 	case err := <-failed:
@@ -403,7 +404,8 @@ func (a *API) logAccess(c *call) {
 		return
 	}
 	a.log.LogAttrs(c.r.Context(), level, "request",
-		slog.String("method", knownMethod(c.r.Method)), slog.String("route", c.route.name()), slog.String("path", c.route.pattern()), slog.Int("status", c.status),
+		slog.String("method", knownMethod(c.r.Method)), slog.String("route", c.route.name()), slog.String("path", c.route.pattern()),
+		slog.Int("status", c.status),
 		slog.Duration("took", time.Since(c.start)), slog.Int64("bytes", c.bytes), slog.String("network", clientnet.Of(c.clientIP())),
 		slog.String("request", c.trace), slog.String("user", c.user()))
 }
@@ -416,13 +418,16 @@ func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", sent)
-	h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Idempotency-Replayed, "+
-		"Location, ETag, Content-Disposition, Content-Range, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Expires")
+	h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, "+
+		"Idempotency-Replayed, "+
+		"Location, ETag, Content-Disposition, Content-Range, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Offset, "+
+		"Upload-Length, Upload-Expires")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID, X-HTTP-Method-Override, Range, If-Range, Tus-Resumable, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Checksum")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID, X-HTTP-Method-Override, Range, "+
+		"If-Range, Tus-Resumable, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Checksum")
 	h.Set("Access-Control-Max-Age", "600")
 	return true
 }

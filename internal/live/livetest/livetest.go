@@ -165,12 +165,14 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 			p.Close()
 		}
 	}()
-	inner, err := webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: cam.mime(), ClockRate: 90000}, "video", "cam", layer(0, cam.Sizes)...)
+	inner, err := webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: cam.mime(), ClockRate: 90000}, "video", "cam",
+		layer(0, cam.Sizes)...)
 	if err != nil {
 		return nil, err
 	}
 	p.video = &pictures{TrackLocalStaticRTP: inner}
-	if p.audio, err = webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2}, "audio", "cam"); err != nil {
+	if p.audio, err = webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2},
+		"audio", "cam"); err != nil {
 		return nil, err
 	}
 	var once sync.Once
@@ -323,7 +325,8 @@ const begin = "\x00\x00\x00\x01"
 func pictureH264(key bool, size int, n int64, at time.Time) []byte {
 	b := []byte(begin + "\x41") // a slice that depends on other pictures
 	if key {
-		b = []byte(begin + "\x67\x42\xe0\x1f\x8c\x8d\x40" + begin + "\x68\xce\x3c\x80" + begin + "\x65") // parameter sets, and a slice that can be decoded alone
+		// parameter sets, and a slice that can be decoded alone
+		b = []byte(begin + "\x67\x42\xe0\x1f\x8c\x8d\x40" + begin + "\x68\xce\x3c\x80" + begin + "\x65")
 	}
 	b = fmt.Appendf(b, "%016x%016x", n, at.UnixNano())
 	return append(b, bytes.Repeat([]byte{0xaa}, max(0, size-len(b)))...)

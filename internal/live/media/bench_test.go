@@ -18,7 +18,8 @@ func BenchmarkJoin_FullGroupOfPictures(b *testing.B) {
 		if i > 0 {
 			frame = []byte{0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0} // not a key frame
 		}
-		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: 90 * i}, Payload: frame})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: 90 * i},
+			Payload: frame})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -88,7 +88,8 @@ func New(cfg Config) (_ *Engine, err error) {
 	if err := register(e.codecs); err != nil {
 		return nil, fmt.Errorf("media: %w", err)
 	}
-	if err := webrtc.RegisterDefaultInterceptorsWithOptions(e.codecs, e.between, webrtc.WithInterceptorLoggerFactory(se.LoggerFactory)); err != nil {
+	if err := webrtc.RegisterDefaultInterceptorsWithOptions(e.codecs, e.between,
+		webrtc.WithInterceptorLoggerFactory(se.LoggerFactory)); err != nil {
 		return nil, fmt.Errorf("media: %w", err)
 	}
 	var only net.IP // the only address of the engine; nil: all
@@ -125,7 +126,8 @@ func New(cfg Config) (_ *Engine, err error) {
 	e.relays.SetIPFilter(func(ip net.IP) bool { return only == nil || ip.Equal(only) })
 	se.SetICEUDPMux(e.mux)
 	if len(cfg.PublicIPs) > 0 {
-		if err := se.SetICEAddressRewriteRules(webrtc.ICEAddressRewriteRule{External: cfg.PublicIPs, AsCandidateType: webrtc.ICECandidateTypeHost, Mode: webrtc.ICEAddressRewriteReplace}); err != nil {
+		if err := se.SetICEAddressRewriteRules(webrtc.ICEAddressRewriteRule{External: cfg.PublicIPs, AsCandidateType: webrtc.ICECandidateTypeHost,
+			Mode: webrtc.ICEAddressRewriteReplace}); err != nil {
 			return nil, fmt.Errorf("media: %w", err)
 		}
 	}
@@ -216,19 +218,22 @@ var profiles = []string{"42001f", "42e01f", "4d001f", "64001f"}
 // register adds the forwarded codecs, each with its retransmissions.
 func register(m *webrtc.MediaEngine) error {
 	if err := m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: 111,
-		RTPCodecCapability: webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2, SDPFmtpLine: "minptime=10;useinbandfec=1"}}, webrtc.RTPCodecTypeAudio); err != nil {
+		RTPCodecCapability: webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2,
+			SDPFmtpLine: "minptime=10;useinbandfec=1"}}, webrtc.RTPCodecTypeAudio); err != nil {
 		return err
 	}
 	video := []Format{{Mime: webrtc.MimeTypeVP8, Clock: 90000}}
 	for _, p := range profiles {
 		for _, mode := range []string{"1", "0"} {
-			video = append(video, Format{Mime: webrtc.MimeTypeH264, Clock: 90000, Fmtp: "level-asymmetry-allowed=1;packetization-mode=" + mode + ";profile-level-id=" + p})
+			video = append(video, Format{Mime: webrtc.MimeTypeH264, Clock: 90000, Fmtp: "level-asymmetry-allowed=1;packetization-mode=" + mode +
+				";profile-level-id=" + p})
 		}
 	}
 	pt := webrtc.PayloadType(96)
 	for _, f := range video {
 		again := webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeRTX, ClockRate: 90000, SDPFmtpLine: "apt=" + strconv.Itoa(int(pt))}
-		if err := errors.Join(m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: pt, RTPCodecCapability: f.capability()}, webrtc.RTPCodecTypeVideo),
+		if err := errors.Join(m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: pt, RTPCodecCapability: f.capability()},
+			webrtc.RTPCodecTypeVideo),
 			m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: pt + 1, RTPCodecCapability: again}, webrtc.RTPCodecTypeVideo)); err != nil {
 			return err
 		}

@@ -29,7 +29,9 @@ func Connect(e *Engine) error {
 
 // Hide makes an engine on all addresses ignore loopback addresses while hidden returns true.
 func Hide(e *Engine, hidden func() bool) {
-	e.all.options = append(e.all.options, ice.UDPMuxFromPortWithInterfaceFilter(func(name string) bool { return !hidden() || !strings.HasPrefix(name, "lo") }))
+	e.all.options = append(e.all.options, ice.UDPMuxFromPortWithInterfaceFilter(func(name string) bool {
+		return !hidden() || !strings.HasPrefix(name, "lo")
+	}))
 }
 
 // OnLoopback returns functions of an engine that listens only on loopback addresses: its check, its open addresses, and

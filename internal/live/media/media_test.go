@@ -156,7 +156,8 @@ func TestJoin_PicturesFollowEachOtherByMilliseconds(t *testing.T) {
 		if i == 0 {
 			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
 		}
-		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: begin + at*second}, Payload: frame})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: begin + at*second},
+			Payload: frame})
 	}
 	var got []uint32
 	for _, p := range media.Join(src) {
@@ -297,7 +298,8 @@ func TestSource_RefusesWhileNotOpen(t *testing.T) {
 func TestAnOfferThatIsNoneIsRefused(t *testing.T) {
 	e := engine(t)
 	const session, section = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n", "m=video 9 UDP/TLS/RTP/SAVPF 99\r\n"
-	for _, text := range []string{"", "v=0", "hello", session + section + "a=rtpmap:99 MADEUP/90000\r\n", session + strings.Repeat(section, 9), session + section + strings.Repeat("a=x\r\n", 2001)} {
+	for _, text := range []string{"", "v=0", "hello", session + section + "a=rtpmap:99 MADEUP/90000\r\n", session + strings.Repeat(section, 9),
+		session + section + strings.Repeat("a=x\r\n", 2001)} {
 		if _, _, err := e.Publish(t.Context(), text, yes); !errors.Is(err, media.ErrOffer) {
 			t.Errorf("%.200q: got %v", text, err)
 		}
@@ -384,8 +386,10 @@ func TestRecording_EndsAtMaxSize(t *testing.T) {
 	}
 	frame := append([]byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}, make([]byte, 300)...)
 	for i := range uint32(500) { // a key frame every 0.9 s, and as many sounds
-		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 81000}, Payload: frame})
-		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 43200}, Payload: []byte{0xfc, 0}})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 81000},
+			Payload: frame})
+		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 43200},
+			Payload: []byte{0xfc, 0}})
 	}
 	eventually.True(t, "the file to be full", func() bool {
 		select {
@@ -422,13 +426,16 @@ func TestARecordingEndsWhereItsFileFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	sound := func(i uint32) {
-		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
+		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960},
+			Payload: []byte{0xfc, 0}})
 	}
 	for i, frame := range [][]byte{{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}, {0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
-		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: uint32(i) * 3600}, Payload: frame})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i),
+			Timestamp: uint32(i) * 3600}, Payload: frame})
 	}
 	sound(0)
-	eventually.True(t, "the file to begin", func() bool { return media.Waiting(r) == 0 }) // the sound is read after the picture that starts the file
+	// the sound is read after the picture that starts the file
+	eventually.True(t, "the file to begin", func() bool { return media.Waiting(r) == 0 })
 	if err := errors.Join(<-read, from.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -470,14 +477,16 @@ func TestSoundThatLagsBehindThePicturesIsRecorded(t *testing.T) {
 		if i == 0 {
 			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
 		}
-		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 3600}, Payload: frame})
+		media.Forward(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 3600},
+			Payload: frame})
 		if i == 1 { // the first picture is complete, and the file is started
 			media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 0}, Payload: []byte{0xfc, 0}})
 			media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 1, Timestamp: 960}, Payload: []byte{0xfc, 0}})
 		}
 	}
 	for i := uint32(2); i < n; i++ {
-		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
+		media.Forward(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960},
+			Payload: []byte{0xfc, 0}})
 	}
 	eventually.True(t, "all packets taken", func() bool { return media.Waiting(r) == 0 })
 	r.Stop()
@@ -542,7 +551,8 @@ func TestEngine_RetriesBusyPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := []net.PacketConn{other}
-	if six, err := net.ListenPacket("udp6", fmt.Sprintf("[::1]:%d", other.LocalAddr().(*net.UDPAddr).Port)); err == nil { // the machine has IPv6
+	if six, err := net.ListenPacket("udp6", fmt.Sprintf("[::1]:%d", other.LocalAddr().(*net.UDPAddr).Port)); err == nil {
+		// the machine has IPv6
 		taken = append(taken, six)
 	}
 	free := sync.OnceFunc(func() {

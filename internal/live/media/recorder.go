@@ -57,7 +57,8 @@ func Record(src *Source, file *os.File, most int64) (*Recorder, error) {
 	if v := src.Formats.Video; v != nil && v.Mime != webrtc.MimeTypeVP8 {
 		return nil, ErrNoRecording
 	}
-	r := &Recorder{file: file, src: src, most: most, done: make(chan struct{}), stop: make(chan struct{}), receiver: receiver{queue: make(chan item, queued)}}
+	r := &Recorder{file: file, src: src, most: most, done: make(chan struct{}), stop: make(chan struct{}),
+		receiver: receiver{queue: make(chan item, queued)}}
 	if _, err := src.add(&r.receiver); err != nil {
 		return nil, err
 	}
@@ -180,10 +181,12 @@ type webmWriter struct {
 func newWebmWriter(r *Recorder) *webmWriter {
 	w := &webmWriter{r: r, out: &kept{file: r.file}}
 	if r.src.Formats.Video != nil {
-		w.tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 90, extra: pictureBytes}
+		w.tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)),
+			clock: 90, extra: pictureBytes}
 	}
 	if r.src.Formats.Audio != nil {
-		w.tracks[audio] = &tracked{build: samplebuilder.New(lateness, &codecs.OpusPacket{}, 48000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 48, extra: soundBytes}
+		w.tracks[audio] = &tracked{build: samplebuilder.New(lateness, &codecs.OpusPacket{}, 48000, samplebuilder.WithMaxTimeDelay(stillness)),
+			clock: 48, extra: soundBytes}
 	}
 	return w
 }
@@ -194,11 +197,13 @@ func (w *webmWriter) open(width, height uint64) error {
 	var tracks []*tracked
 	if w.tracks[audio] != nil {
 		tracks = append(tracks, w.tracks[audio])
-		entries = append(entries, webm.TrackEntry{Name: "Audio", TrackNumber: 1, TrackUID: 1, CodecID: "A_OPUS", TrackType: 2, CodecPrivate: opusHead, Audio: &webm.Audio{SamplingFrequency: 48000, Channels: 2}})
+		entries = append(entries, webm.TrackEntry{Name: "Audio", TrackNumber: 1, TrackUID: 1, CodecID: "A_OPUS", TrackType: 2,
+			CodecPrivate: opusHead, Audio: &webm.Audio{SamplingFrequency: 48000, Channels: 2}})
 	}
 	if w.tracks[video] != nil {
 		tracks = append(tracks, w.tracks[video])
-		entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
+		entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1,
+			Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
 	}
 	// The library's default sorter drops blocks that are older than the last written one. That would drop all sound
 	// once it arrives later than the pictures.
@@ -206,7 +211,8 @@ func (w *webmWriter) open(width, height uint64) error {
 	if err != nil {
 		return err
 	}
-	opts := []mkvcore.BlockWriterOption{mkvcore.WithBlockInterceptor(sorter), mkvcore.WithSeekHead(true), mkvcore.WithCues(cuesBytes), mkvcore.WithOnErrorHandler(w.out.fail), mkvcore.WithOnFatalHandler(w.out.fail)}
+	opts := []mkvcore.BlockWriterOption{mkvcore.WithBlockInterceptor(sorter), mkvcore.WithSeekHead(true), mkvcore.WithCues(cuesBytes),
+		mkvcore.WithOnErrorHandler(w.out.fail), mkvcore.WithOnFatalHandler(w.out.fail)}
 	if w.tracks[video] != nil {
 		opts = append(opts, mkvcore.WithMaxKeyframeInterval(2, 30_000))
 	}

@@ -113,7 +113,8 @@ func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_
 
 // Pull starts a viewer's session at another node for a source with these formats. ask sends the offer there and returns
 // the answer. The session has its own UDP sockets. It returns ErrOffer, or an error of ask.
-func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, exchange func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
+func (e *Engine) Pull(ctx context.Context, f Formats,
+	open func() bool, exchange func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
 	pc, err := e.ownConnection()
 	if err != nil {
 		return nil, err

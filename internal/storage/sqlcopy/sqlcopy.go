@@ -185,7 +185,8 @@ func (c *copying) begin(ctx context.Context) error {
 		}
 	}
 	if !resumed { // before the migrations, which take a while: a server that starts in the meantime checks for this table
-		_, err = c.to.ExecContext(ctx, "CREATE TABLE "+stateTable+" (name VARCHAR(64) NOT NULL PRIMARY KEY, last_key TEXT NOT NULL, copied BIGINT NOT NULL)"+
+		_, err = c.to.ExecContext(ctx, "CREATE TABLE "+stateTable+
+			" (name VARCHAR(64) NOT NULL PRIMARY KEY, last_key TEXT NOT NULL, copied BIGINT NOT NULL)"+
 			" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin")
 		if err != nil {
 			return err
@@ -242,7 +243,8 @@ func (c *copying) loadProgress(ctx context.Context) error {
 
 // sourceTables returns the tables of the source.
 func (c *copying) sourceTables(ctx context.Context) (all []*table, err error) {
-	err = c.each(ctx, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name <> '"+versionTable+"' ORDER BY name", nil, func(row []any) error {
+	err = c.each(ctx, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name <> '"+
+		versionTable+"' ORDER BY name", nil, func(row []any) error {
 		all = append(all, &table{name: row[0].(string)})
 		return nil
 	})
@@ -266,7 +268,8 @@ func (c *copying) sourceTables(ctx context.Context) (all []*table, err error) {
 		if err == nil && len(t.key) == 0 {
 			err = fmt.Errorf("table %s has no primary key", t.name)
 		}
-		err = errors.Join(err, c.each(ctx, "SELECT COUNT(*), COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '"+t.name+"'), 0) FROM "+t.name, nil, func(row []any) error {
+		err = errors.Join(err, c.each(ctx, "SELECT COUNT(*), COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '"+t.name+"'), 0) FROM "+
+			t.name, nil, func(row []any) error {
 			t.rows, t.serial = row[0].(int64), row[1].(int64)
 			return nil
 		}))
@@ -390,7 +393,8 @@ func (c *copying) insert(ctx context.Context, t *table, values []any, n int) (er
 		}
 	}()
 	row := "(" + placeholders(len(t.columns)) + ")"
-	if _, err := tx.ExecContext(ctx, "INSERT INTO `"+t.name+"` (`"+strings.Join(t.columns, "`, `")+"`) VALUES "+row+strings.Repeat(", "+row, n-1), values...); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO `"+t.name+"` (`"+strings.Join(t.columns, "`, `")+"`) VALUES "+row+
+		strings.Repeat(", "+row, n-1), values...); err != nil {
 		return fmt.Errorf("the rows up to the key %q: %w", t.last, err)
 	}
 	last, err := json.Marshal(t.last)

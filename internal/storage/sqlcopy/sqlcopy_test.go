@@ -78,15 +78,18 @@ func source(t *testing.T) (path string) {
 	}
 	for i, name := range []string{"Ann", "李小龙", `O'Neil \"x`, "🦊 ünï"} {
 		id := fmt.Sprintf("%s%011d", string("aAbB"[i]), 1)
-		exec("INSERT INTO users (id, email, email_key, name, password_hash, zone, zone_next, zone_from, created) VALUES (?, ?, ?, ?, NULL, 'UTC', '', 0, ?)",
+		exec("INSERT INTO users (id, email, email_key, name, password_hash, zone, zone_next, zone_from, created) VALUES (?, ?, ?, ?, NULL, "+
+			"'UTC', '', 0, ?)",
 			id, name+"@example.org", fmt.Sprint(i), name, int64(1)<<52+int64(i))
 	}
-	exec(fmt.Sprintf("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) WITH RECURSIVE d(n) AS (SELECT -5 UNION ALL SELECT n + 1 FROM d WHERE n < %d) SELECT 'a00000000001', n, n * 1000, 0, n + 7, 0, -9223372036854775803 + n FROM d", days-6))
+	exec(fmt.Sprintf("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) WITH RECURSIVE d(n) AS (SELECT -5 UNION ALL "+
+		"SELECT n + 1 FROM d WHERE n < %d) SELECT 'a00000000001', n, n * 1000, 0, n + 7, 0, -9223372036854775803 + n FROM d", days-6))
 	for i := range pictures {
 		exec("INSERT INTO avatars (id, size, user_id, type, data) VALUES ('V1StGXR8_Z5j', ?, 'a00000000001', 'image/png', ?)", i, picture)
 	}
 	for range 3 {
-		exec("INSERT INTO outbox (topic, msg_key, dedup, payload, created, due, attempts, claim, error, dead) VALUES ('story', '', NULL, ?, 1, 1, 0, '', '', 0)", []byte{0, 1, 0xfe})
+		exec("INSERT INTO outbox (topic, msg_key, dedup, payload, created, due, attempts, claim, error, dead) VALUES ('story', '', NULL, ?, "+
+			"1, 1, 0, '', '', 0)", []byte{0, 1, 0xfe})
 	}
 	exec("DELETE FROM outbox WHERE id = 3")
 	if err := db.Close(); err != nil {
@@ -134,10 +137,12 @@ func whole(t *testing.T, db *sqldb.DB) {
 		}
 	}
 	var data []byte
-	if err := db.QueryRowContext(t.Context(), "SELECT data FROM avatars WHERE size = 4").Scan(&data); err != nil || !bytes.Equal(data, picture) {
+	if err := db.QueryRowContext(t.Context(), "SELECT data FROM avatars WHERE size = 4").Scan(&data); err != nil ||
+		!bytes.Equal(data, picture) {
 		t.Errorf("a picture came as %d bytes (%v)", len(data), err)
 	}
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO outbox (topic, msg_key, dedup, payload, created, due, attempts, claim, error, dead) VALUES ('next', '', NULL, '', 1, 1, 0, '', '', 0)"); err != nil {
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO outbox (topic, msg_key, dedup, payload, created, due, attempts, claim, error, "+
+		"dead) VALUES ('next', '', NULL, '', 1, 1, 0, '', '', 0)"); err != nil {
 		t.Fatal(err)
 	}
 	if got := number(t, db, "SELECT MAX(id) FROM outbox"); got != 4 {
@@ -161,7 +166,8 @@ func TestCopy_CopiesEveryRowOnce(t *testing.T) {
 	for _, table := range tables {
 		total += table.Rows
 	}
-	if want := int64(days + pictures + 4 + 2); total != want || steps["copy"].Done != total || steps["copy"].Total != total || len(tables) < 20 {
+	if want := int64(days + pictures + 4 + 2); total != want || steps["copy"].Done != total || steps["copy"].Total != total ||
+		len(tables) < 20 {
 		t.Errorf("got %d rows in %d tables and the progress %+v, want %d", total, len(tables), steps, want)
 	}
 	if _, err := copyIt(t.Context(), path, to, none); !errors.Is(err, sqlcopy.ErrNotEmpty) {

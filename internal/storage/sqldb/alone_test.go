@@ -105,7 +105,8 @@ func TestOpenAlone_RequiresExclusiveAccess(t *testing.T) {
 		t.Errorf("a file that is not there: %v, want %v", err, fs.ErrNotExist)
 	}
 	must(t, os.WriteFile(path+"2", []byte(strings.Repeat("This is a letter, and no database. ", 100)), 0o600))
-	if _, err := sqldb.OpenAlone(t.Context(), path+"2"); err == nil || errors.Is(err, sqldb.ErrInUse) || !strings.Contains(err.Error(), path+"2") {
+	if _, err := sqldb.OpenAlone(t.Context(), path+"2"); err == nil || errors.Is(err, sqldb.ErrInUse) ||
+		!strings.Contains(err.Error(), path+"2") {
 		t.Errorf("a file that is no database: %v, want an error that names it", err)
 	}
 }

@@ -125,7 +125,8 @@ func IsUnavailable(err error) bool {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
 		return true
 	}
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, ErrNoWrites) || errors.Is(err, ErrStatementLog) {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, ErrNoWrites) ||
+		errors.Is(err, ErrStatementLog) {
 		return true
 	}
 	if errors.Is(err, context.Canceled) {
@@ -144,7 +145,8 @@ func IsUnanswered(err error) bool {
 	if tries, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(tries.Unwrap(), IsUnanswered)
 	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, ErrNoWrites) || errors.Is(err, ErrStatementLog) {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, ErrNoWrites) ||
+		errors.Is(err, ErrStatementLog) {
 		return false // the statement never reached a server
 	}
 	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || IsUnavailable(err)

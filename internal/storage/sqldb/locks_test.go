@@ -21,7 +21,8 @@ func TestLocks_SkipRowsThatAreHeld(t *testing.T) {
 	var ahead atomic.Int64
 	now := time.Now()
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return now.Add(time.Duration(ahead.Load())) } })
-	for _, text := range []string{"CREATE TABLE things (id CHAR(1) NOT NULL PRIMARY KEY, n INT NOT NULL)", "INSERT INTO things VALUES ('a', 1), ('b', 1), ('c', 1), ('d', 1), ('e', 1)"} {
+	for _, text := range []string{"CREATE TABLE things (id CHAR(1) NOT NULL PRIMARY KEY, n INT NOT NULL)",
+		"INSERT INTO things VALUES ('a', 1), ('b', 1), ('c', 1), ('d', 1), ('e', 1)"} {
 		if _, err := db.ExecContext(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,8 @@ func TestLocks_SkipRowsThatAreHeld(t *testing.T) {
 	list := []string{"a", "b", "c", "d", "e", "z"} // row z does not exist
 	var asked string                               // the rows that the last batch waited for
 	lock := func(ctx context.Context, tx *sqldb.Tx, list []string, clause string) (map[string]bool, error) {
-		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
+		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause,
+			bun.List(list))
 		found := map[string]bool{}
 		return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var id string
@@ -109,7 +111,8 @@ func TestALockByPrimaryKeyWaitsForNoOtherRow(t *testing.T) {
 	}
 	sqldbtest.Hold(t, db, "SELECT id FROM things WHERE id = 51 FOR UPDATE")
 	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(list))
+		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+
+			tx.Dialect().ForUpdate(), bun.List(list))
 		n := 0
 		if err := sqldb.Each(rows, err, func(*sql.Rows) error { n++; return nil }); err != nil || n != 50 {
 			return fmt.Errorf("%d rows are locked (%w)", n, err)

@@ -37,7 +37,8 @@ func (db *DB) Metrics() prometheus.Collector {
 		maxConns: desc("connections_max", "The largest number of connections that the pool opens."),
 		waits:    desc("waits_total", "Number of waits for a connection."),
 		waited:   desc("wait_seconds_total", "Total time spent waiting for a connection."),
-		turn:     prometheus.NewDesc("stoa_sql_turns_waiting", "Changes that wait, without a connection, for other changes of the same row in this process.", nil, nil),
+		turn: prometheus.NewDesc("stoa_sql_turns_waiting",
+			"Changes that wait, without a connection, for other changes of the same row in this process.", nil, nil),
 	}
 }
 

@@ -47,7 +47,8 @@ func TestMetrics_ShowPoolsAndWaits(t *testing.T) {
 			if before["stoa_sql_up"] != 1 {
 				t.Errorf("stoa_sql_up is 0: %v", before)
 			}
-			if before["stoa_sql_connections_max "+writer] != 1 || before["stoa_sql_connections "+writer+" in_use"] != 0 || before["stoa_sql_connections "+writer+" idle"] != 1 {
+			if before["stoa_sql_connections_max "+writer] != 1 || before["stoa_sql_connections "+writer+" in_use"] != 0 ||
+				before["stoa_sql_connections "+writer+" idle"] != 1 {
 				t.Errorf("at rest: got %v", before)
 			}
 			err := db.Tx(t.Context(), func(context.Context, *sqldb.Tx) error {

@@ -70,7 +70,8 @@ const deleteChunk = 256
 // on MariaDB before 11.1 and on MySQL before 8.0.21. It does not delete rows that no longer meet the condition at the
 // DELETE.
 func DeleteSome(ctx context.Context, db *DB, table string, key []string, n int, condition string, args ...any) (deleted int64, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT "+strings.Join(key, ", ")+" FROM "+table+" WHERE "+condition+" LIMIT ?", append(slices.Clone(args), n)...)
+	rows, err := db.QueryContext(ctx, "SELECT "+strings.Join(key, ", ")+" FROM "+table+" WHERE "+condition+" LIMIT ?",
+		append(slices.Clone(args), n)...)
 	keys, err := Collect(rows, err, func(rows *sql.Rows) ([]any, error) {
 		values, to := make([]string, len(key)), make([]any, len(key))
 		for i := range values {
@@ -87,7 +88,8 @@ func DeleteSome(ctx context.Context, db *DB, table string, key []string, n int, 
 	}
 	one := "(" + strings.Join(key, " = ? AND ") + " = ?)"
 	for chunk := range slices.Chunk(keys, deleteChunk) {
-		n, err := Affected(db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+AnyOf(one, len(chunk))+" AND "+condition, append(slices.Concat(chunk...), args...)...))
+		n, err := Affected(db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+AnyOf(one, len(chunk))+" AND "+condition,
+			append(slices.Concat(chunk...), args...)...))
 		if err != nil {
 			return deleted, err
 		}

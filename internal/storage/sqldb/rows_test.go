@@ -23,7 +23,8 @@ func TestRowsOfAQuery(t *testing.T) {
 		if err != nil || !slices.Equal(names, []string{"a", "b", "c"}) {
 			t.Errorf("got %v, %v", names, err)
 		}
-		names, err = sqldb.Column[string](db.QueryContext(t.Context(), "SELECT name FROM things WHERE "+sqldb.AnyOf("id = ? AND n = ?", 2)+" ORDER BY id", "1", 1, "2", 3))
+		names, err = sqldb.Column[string](db.QueryContext(t.Context(), "SELECT name FROM things WHERE "+sqldb.AnyOf("id = ? AND n = ?", 2)+
+			" ORDER BY id", "1", 1, "2", 3))
 		if err != nil || !slices.Equal(names, []string{"a"}) {
 			t.Errorf("any of two keys: got %v, %v", names, err)
 		}
@@ -105,7 +106,8 @@ func TestDeleteSome_ReadsOnlyDeletedRows(t *testing.T) {
 			for i := range all {
 				args = append(args, fmt.Sprint(i), i%2, "", i)
 			}
-			exec(t, db, "CREATE TABLE dated (name VARCHAR(20) NOT NULL, n INTEGER NOT NULL, body VARCHAR(9) NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (name, n))")
+			exec(t, db, "CREATE TABLE dated (name VARCHAR(20) NOT NULL, n INTEGER NOT NULL, body VARCHAR(9) NOT NULL, at BIGINT NOT NULL, "+
+				"PRIMARY KEY (name, n))")
 			exec(t, db, "CREATE INDEX dated_at ON dated (at)")
 			_, err := db.ExecContext(t.Context(), "INSERT INTO dated (name, n, body, at) VALUES "+sqldb.Tuples(4, all), args...)
 			must(t, err)

@@ -227,7 +227,8 @@ func TestErrors_FullDiskIsUnavailable(t *testing.T) {
 		}
 		return nil
 	})
-	for _, got := range []error{err, &mysql.MySQLError{Number: 1026, Message: "Error writing file 'binlog' (Errcode: 28 \"No space left on device\")"}} {
+	for _, got := range []error{err, &mysql.MySQLError{Number: 1026,
+		Message: "Error writing file 'binlog' (Errcode: 28 \"No space left on device\")"}} {
 		if !sqldb.IsUnavailable(got) || sqldb.IsRetryable(got) || sqldb.IsRowError(got) {
 			t.Errorf("got %v, want it unavailable", got)
 		}
@@ -434,7 +435,8 @@ func TestSQLite_FileIsPrivateAndDurable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "with space?&#%", "data")
 	db := sqldbtest.Open(t, sqldb.Config{Dir: dir})
 	exec(t, db, "CREATE TABLE x (n INTEGER)")
-	for name, want := range map[string]os.FileMode{".": 0o700, sqldb.FileName: 0o600, sqldb.FileName + "-wal": 0o600, sqldb.FileName + "-shm": 0o600} {
+	for name, want := range map[string]os.FileMode{".": 0o700, sqldb.FileName: 0o600, sqldb.FileName + "-wal": 0o600,
+		sqldb.FileName + "-shm": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		must(t, err)
 		if got := info.Mode().Perm(); got != want {
@@ -501,7 +503,8 @@ func TestOpen_URLErrorsHidePasswords(t *testing.T) {
 	for _, url := range []string{
 		"mysql://stoa:s3cret@host:port/db", "mysql://stoa:s3/cret@host/db", "mysql://stoa:s3cret@host", "mysql://stoa:s3cret@/db",
 		"mysql://stoa:s3cret@host/db?parseTime=s3cret2", "mysql://stoa:s3cret@host/db?socket=/x", "mysql:stoa:s3cret@host/db",
-		"mysql://stoa:s3%cret@host/db", "s3cret:x", "mysql://stoa:12/s3cret@host", "s3cret", "mysql://stoa:s3cret@host/a/b", "postgres://stoa:s3cret@host/db",
+		"mysql://stoa:s3%cret@host/db", "s3cret:x", "mysql://stoa:12/s3cret@host", "s3cret", "mysql://stoa:s3cret@host/a/b",
+		"postgres://stoa:s3cret@host/db",
 	} {
 		db, err := sqldb.Open(t.Context(), sqldb.Config{URL: url, Patience: time.Millisecond})
 		if err == nil {

@@ -16,7 +16,8 @@ import (
 func ofThings(t *testing.T, e sqldbtest.Engine) *sqldb.DB {
 	t.Helper()
 	db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 8 })
-	for _, text := range []string{"CREATE TABLE things (id CHAR(1) NOT NULL PRIMARY KEY, n INT NOT NULL)", "INSERT INTO things VALUES ('a', 0), ('b', 0)"} {
+	for _, text := range []string{"CREATE TABLE things (id CHAR(1) NOT NULL PRIMARY KEY, n INT NOT NULL)",
+		"INSERT INTO things VALUES ('a', 0), ('b', 0)"} {
 		if _, err := db.ExecContext(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
@@ -79,10 +80,12 @@ func TestTx_LeavesConnectionsToReadsAndBatches(t *testing.T) {
 		<-begun
 	}
 	var n int
-	if err := errors.Join(db.Batch(t.Context(), count("a")), db.NewRaw("SELECT n FROM things WHERE id = 'a'").Scan(t.Context(), &n)); err != nil || n != 1 {
+	if err := errors.Join(db.Batch(t.Context(), count("a")),
+		db.NewRaw("SELECT n FROM things WHERE id = 'a'").Scan(t.Context(), &n)); err != nil || n != 1 {
 		t.Errorf("a batch has counted %d (%v)", n, err)
 	}
-	if got := fmt.Sprint(len(begun), " more have begun, ", db.Writer().Stats().InUse, " connections are in use"); got != "0 more have begun, 6 connections are in use" {
+	if got := fmt.Sprint(len(begun), " more have begun, ", db.Writer().Stats().InUse,
+		" connections are in use"); got != "0 more have begun, 6 connections are in use" {
 		t.Error(got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,7 +100,8 @@ func TestTx_LeavesConnectionsToReadsAndBatches(t *testing.T) {
 // The maximum number of callers run within their turn, and each needs a transaction.
 func TestInTurn_NestedCallsDoNotWait(t *testing.T) {
 	db := ofThings(t, sqldbtest.Default(t))
-	together := func(callers int, outer func(ctx context.Context, fn func(ctx context.Context) error) error, inner func(ctx context.Context) error) {
+	together := func(callers int, outer func(ctx context.Context,
+		fn func(ctx context.Context) error) error, inner func(ctx context.Context) error) {
 		t.Helper()
 		var in, all sync.WaitGroup
 		in.Add(callers)

@@ -49,8 +49,11 @@ func TestWatch_LogsOneLinePerOutageAndRecovery(t *testing.T) {
 			askedAgain(t, server.Addr())
 		}
 		harm.back(t)
-		eventually.True(t, "the database to be back, and the log to say so", func() bool { return db.Away().IsZero() && log.Count("sql: available again") > i })
-		if log.Count(`level=WARN msg="sql: unavailable"`) != i+1 || log.Count(`level=INFO msg="sql: available again"`) != i+1 || log.Count("away=") != i+1 {
+		eventually.True(t, "the database to be back, and the log to say so", func() bool {
+			return db.Away().IsZero() && log.Count("sql: available again") > i
+		})
+		if log.Count(`level=WARN msg="sql: unavailable"`) != i+1 || log.Count(`level=INFO msg="sql: available again"`) != i+1 ||
+			log.Count("away=") != i+1 {
 			t.Errorf("after harm %d the log has\n%s", i, log.String())
 		}
 	}
@@ -100,12 +103,14 @@ func TestWatch_FullDiskShowsInATrialWrite(t *testing.T) {
 		must(t, db.Writer().QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages))
 		exec(t, db, fmt.Sprintf("PRAGMA max_page_count = %d", pages+2))
 		eventually.True(t, "writes to be refused", func() bool { return db.Refuses() != "" })
-		if metrics := pools(t, reg); !db.Away().IsZero() || !strings.Contains(db.Refuses(), "full") || metrics["stoa_sql_writable"] != 0 || metrics["stoa_sql_up"] != 1 {
+		if metrics := pools(t, reg); !db.Away().IsZero() || !strings.Contains(db.Refuses(), "full") || metrics["stoa_sql_writable"] != 0 ||
+			metrics["stoa_sql_up"] != 1 {
 			t.Errorf("away since %v, refuses %q, metrics %v", db.Away(), db.Refuses(), metrics)
 		}
 		exec(t, db, "PRAGMA max_page_count = 1000000")
 		eventually.True(t, "writes to be accepted", func() bool { return db.Refuses() == "" })
-		if pools(t, reg)["stoa_sql_writable"] != 1 || log.Count(`level=WARN msg="sql: writes refused"`) != 1 || log.Count(`level=INFO msg="sql: writes accepted again"`) != 1 {
+		if pools(t, reg)["stoa_sql_writable"] != 1 || log.Count(`level=WARN msg="sql: writes refused"`) != 1 ||
+			log.Count(`level=INFO msg="sql: writes accepted again"`) != 1 {
 			t.Errorf("the log has\n%s", log.String())
 		}
 	})

@@ -80,7 +80,9 @@ func newBucket(u *url.URL) (*bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bucket{silence: silence, client: client, host: u.Host, name: name, prefix: prefix, buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }}}, nil
+	return &bucket{silence: silence, client: client, host: u.Host, name: name, prefix: prefix, buffers: sync.Pool{New: func() any {
+		return new(bytes.Buffer)
+	}}}, nil
 }
 
 func (b *bucket) String() string { return "bucket " + b.name + " at " + b.host }

@@ -192,7 +192,8 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 		n := startFor(t)
 		ctx := t.Context()
 		app := n.key("crm", servicekeys.Scopes...)
-		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "c-1", Name: "Ann"}, api.ExternalUser{ExternalID: "c-2", Name: "Bob", Zone: "Europe/Athens"}, api.ExternalUser{ExternalID: "c-1", Name: "Ann"})
+		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "c-1", Name: "Ann"},
+			api.ExternalUser{ExternalID: "c-2", Name: "Bob", Zone: "Europe/Athens"}, api.ExternalUser{ExternalID: "c-1", Name: "Ann"})
 		n.must(err)
 		if len(users) != 3 || !users[0].New || users[2].ID != users[0].ID || users[1].Zone != "Europe/Athens" {
 			t.Fatalf("accounts that were opened: %+v", users)
@@ -224,18 +225,21 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 		if twice, err := app.Post(ctx, api.ServiceMessage{From: ann, To: bob, Send: saying("hello")}); err != nil || twice.ID != sent.ID {
 			t.Errorf("sent again: %+v, %v", twice, err)
 		}
-		_, err = app.Post(ctx, api.ServiceMessage{From: ann, To: bob, Send: api.Send{ClientID: "s", Content: api.Content{Kind: api.MessageSystem, Text: "The order is paid."}}})
+		_, err = app.Post(ctx, api.ServiceMessage{From: ann, To: bob,
+			Send: api.Send{ClientID: "s", Content: api.Content{Kind: api.MessageSystem, Text: "The order is paid."}}})
 		n.must(err)
 		page, err := phone.Messages(ctx, client.ChatWith(ann), client.MessageRange{})
 		n.must(err)
-		if len(page.Messages) != 2 || page.Messages[0].Text != "hello" || page.Messages[1].System == nil || page.Messages[1].System.Event != api.SystemApp || page.Messages[1].System.Text != "The order is paid." {
+		if len(page.Messages) != 2 || page.Messages[0].Text != "hello" || page.Messages[1].System == nil ||
+			page.Messages[1].System.Event != api.SystemApp || page.Messages[1].System.Text != "The order is paid." {
 			t.Errorf("the device reads %+v", page.Messages)
 		}
 		read, err := app.As(client.External("c-2")).Messages(ctx, client.ChatWith(ann), client.MessageRange{})
 		if err != nil || len(read.Messages) != 2 {
 			t.Errorf("read in a user's name: %+v, %v", read, err)
 		}
-		if _, err := phone.Send(ctx, client.ChatWith(ann), api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageSystem, Text: "forged"}}); client.CodeOf(err) != "message.content" {
+		if _, err := phone.Send(ctx, client.ChatWith(ann),
+			api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageSystem, Text: "forged"}}); client.CodeOf(err) != "message.content" {
 			t.Errorf("a user's system message: %v", err)
 		}
 		n.must(phone.Block(ctx, ann))
@@ -245,7 +249,8 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 
 		group, err := app.MakeGroup(ctx, api.ServiceGroup{Owner: client.External("c-1"), Name: "Orders"})
 		n.must(err)
-		if _, err := app.AddMembers(ctx, group.ID, api.ServiceMembers{Members: []string{bob, client.External("c-3")}}); client.CodeOf(err) != "account.unknown" {
+		if _, err := app.AddMembers(ctx, group.ID, api.ServiceMembers{Members: []string{bob,
+			client.External("c-3")}}); client.CodeOf(err) != "account.unknown" {
 			t.Errorf("a member whom nobody knows: %v", err)
 		}
 		joined, err := app.AddMembers(ctx, group.ID, api.ServiceMembers{Members: []string{ann, client.External("c-2")}})
@@ -253,13 +258,15 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 		if joined.Added != 1 || joined.Group.Members != 2 {
 			t.Errorf("joined: %+v", joined)
 		}
-		if g, err := app.MakeGroup(ctx, api.ServiceGroup{Owner: ann, Name: "Offers", Members: []string{client.External("c-2")}}); err != nil || g.Members != 2 {
+		if g, err := app.MakeGroup(ctx, api.ServiceGroup{Owner: ann, Name: "Offers", Members: []string{client.External("c-2")}}); err != nil ||
+			g.Members != 2 {
 			t.Errorf("a group of an external user: %+v, %v", g, err)
 		}
 		_, err = app.Post(ctx, api.ServiceMessage{From: bob, In: group.ID, Send: saying("in the group")})
 		n.must(err)
 		n.must(app.TakeOut(ctx, group.ID, bob))
-		if _, err := app.Post(ctx, api.ServiceMessage{From: bob, In: group.ID, Send: saying("from outside")}); client.CodeOf(err) != "chat.unknown" {
+		if _, err := app.Post(ctx, api.ServiceMessage{From: bob, In: group.ID,
+			Send: saying("from outside")}); client.CodeOf(err) != "chat.unknown" {
 			t.Errorf("from outside: %v", err)
 		}
 
@@ -278,7 +285,8 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 			t.Errorf("in a banned user's name: %v", err)
 		}
 		for _, kind := range []string{api.MessageText, api.MessageSystem} {
-			if _, err := app.Post(ctx, api.ServiceMessage{From: bob, To: ann, Send: api.Send{ClientID: "banned", Content: api.Content{Kind: kind, Text: "x"}}}); client.CodeOf(err) != "account.banned" {
+			if _, err := app.Post(ctx, api.ServiceMessage{From: bob, To: ann,
+				Send: api.Send{ClientID: "banned", Content: api.Content{Kind: kind, Text: "x"}}}); client.CodeOf(err) != "account.banned" {
 				t.Errorf("a message of kind %s from a banned user: %v", kind, err)
 			}
 		}
@@ -303,7 +311,8 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 			did = append(did, e.Kind)
 		}
 		slices.Sort(did)
-		if want := []string{"banned", "login", "login", "operator_kicked", "profile_changed", "registered", "unbanned"}; !slices.Equal(did, want) {
+		if want := []string{"banned", "login", "login", "operator_kicked", "profile_changed", "registered", "unbanned"}; !slices.Equal(did,
+			want) {
 			t.Errorf("the trail has %v, want %v", did, want)
 		}
 		if _, err := app.EraseUser(ctx, client.External("c-2")); err != nil {
@@ -336,9 +345,11 @@ func TestAFileThatIsNotTheSendersIsADescribedRefusal(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		n := startFor(t)
 		app := n.key("crm", servicekeys.Scopes...)
-		users, err := app.ProvideUsers(t.Context(), api.ExternalUser{ExternalID: "c-1", Name: "Ann"}, api.ExternalUser{ExternalID: "c-2", Name: "Bob"})
+		users, err := app.ProvideUsers(t.Context(), api.ExternalUser{ExternalID: "c-1", Name: "Ann"},
+			api.ExternalUser{ExternalID: "c-2", Name: "Bob"})
 		n.must(err)
-		_, refusal := app.Post(t.Context(), api.ServiceMessage{From: users[0].ID, To: users[1].ID, Send: api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: users[0].ID}}}})
+		_, refusal := app.Post(t.Context(), api.ServiceMessage{From: users[0].ID, To: users[1].ID,
+			Send: api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: users[0].ID}}}})
 		_, _, doc := n.Call(t, nil, http.MethodGet, "/openapi.json", "")
 		var described struct {
 			Paths map[string]struct {
@@ -350,7 +361,8 @@ func TestAFileThatIsNotTheSendersIsADescribedRefusal(t *testing.T) {
 			} `json:"paths"`
 		}
 		n.must(openapi.Unmarshal([]byte(doc), &described))
-		if code, codes := client.CodeOf(refusal), described.Paths["/v1/service/messages"].Post.Responses["422"].Codes; code != "message.file" || !slices.Contains(codes, code) {
+		if code, codes := client.CodeOf(refusal), described.Paths["/v1/service/messages"].Post.Responses["422"].Codes; code != "message.file" ||
+			!slices.Contains(codes, code) {
 			t.Errorf("got %q (%v), and described are %v", code, refusal, codes)
 		}
 	})
@@ -467,7 +479,8 @@ func TestAKeyIsNoUserAndAUserNoKey(t *testing.T) {
 		two, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "A"}, api.ExternalUser{ExternalID: "b", Name: "B"})
 		n.must(err)
 		for _, u := range two {
-			if status, header, body := n.Call(t, app, http.MethodPost, "/v1/groups", `{"name":"Mine"}`, "Stoa-Act-As", u.ID, "Idempotency-Key", "k"); status >= 300 || header.Get("Idempotency-Replayed") != "" {
+			if status, header, body := n.Call(t, app, http.MethodPost, "/v1/groups", `{"name":"Mine"}`, "Stoa-Act-As", u.ID, "Idempotency-Key",
+				"k"); status >= 300 || header.Get("Idempotency-Replayed") != "" {
 				t.Errorf("a group of %s: %d %s", u.Name, status, body)
 			}
 		}
@@ -491,7 +504,9 @@ func TestAKeyIsNoUserAndAUserNoKey(t *testing.T) {
 		if a, b := works(first), works(second); a != "service.key_invalid" || b != "" {
 			t.Errorf("after the overlap: %q %q", a, b)
 		}
-		if list, err := d.List(ctx); err != nil || list[slices.IndexFunc(list, func(k servicekeys.Key) bool { return k.Name == "turned" })].Used.IsZero() {
+		if list, err := d.List(ctx); err != nil || list[slices.IndexFunc(list, func(k servicekeys.Key) bool {
+			return k.Name == "turned"
+		})].Used.IsZero() {
 			t.Errorf("no use was noted: %+v, %v", list, err)
 		}
 		time.Sleep(time.Minute)
@@ -515,7 +530,8 @@ func TestAKeyIsNoUserAndAUserNoKey(t *testing.T) {
 func TestAKeyHasOneLimitForAllThatItDoes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		n := startFor(t, func(c *app.Config) { c.Limits = true })
-		_, token, err := servicekeys.NewAdmin(n.db).Create(t.Context(), "slow", []servicekeys.Scope{servicekeys.UsersRead, servicekeys.ChatsRead}, 3, 0)
+		_, token, err := servicekeys.NewAdmin(n.db).Create(t.Context(), "slow", []servicekeys.Scope{servicekeys.UsersRead, servicekeys.ChatsRead},
+			3, 0)
 		n.must(err)
 		c := n.Client(t, client.WithServiceKey(token))
 		var codes []string
@@ -568,10 +584,12 @@ func TestWhatHappensReachesTheBackend(t *testing.T) {
 		if list := items[api.HookPair](b, api.HookFriendAdded); len(list) != 1 {
 			t.Errorf("friends: %+v", list)
 		}
-		if list := items[api.HookCheckin](b, api.HookCheckinMarked); len(list) != 1 || list[0].User != id(ann) || list[0].Words != 12 || list[0].Day != "2026-11-21" {
+		if list := items[api.HookCheckin](b, api.HookCheckinMarked); len(list) != 1 || list[0].User != id(ann) || list[0].Words != 12 ||
+			list[0].Day != "2026-11-21" {
 			t.Errorf("checked in: %+v", list)
 		}
-		if list := items[api.HookGroup](b, api.HookGroupChanged); len(list) != 1 || list[0].Group != group.Group.ID || !list[0].New || list[0].By != id(ann) || len(list[0].Joined) != 2 {
+		if list := items[api.HookGroup](b, api.HookGroupChanged); len(list) != 1 || list[0].Group != group.Group.ID || !list[0].New ||
+			list[0].By != id(ann) || len(list[0].Joined) != 2 {
 			t.Errorf("groups: %+v", list)
 		}
 		seen := map[string]bool{}
@@ -659,11 +677,13 @@ func TestABackendHearsOfEditsAndRecalls(t *testing.T) {
 			t.Errorf("heard %v, want %v", got, want)
 		}
 		edits := items[api.Message](b, api.HookMessageEdited)
-		if len(edits) != 1 || edits[0].Text != "hello" || edits[0].From != annID || edits[0].Chat != chat || edits[0].Seq != sent.Seq || edits[0].Edited == nil {
+		if len(edits) != 1 || edits[0].Text != "hello" || edits[0].From != annID || edits[0].Chat != chat || edits[0].Seq != sent.Seq ||
+			edits[0].Edited == nil {
 			t.Errorf("edits: %+v", edits)
 		}
 		recalls := items[api.HookRecall](b, api.HookMessageRecalled)
-		if want := []api.HookRecall{{By: annID, From: annID, Chat: chat, ID: sent.ID, Seq: sent.Seq}, {By: annID, From: bobID, Chat: client.ChatIn(group.ID), ID: said.ID, Seq: said.Seq}}; !slices.Equal(recalls, want) {
+		if want := []api.HookRecall{{By: annID, From: annID, Chat: chat, ID: sent.ID, Seq: sent.Seq},
+			{By: annID, From: bobID, Chat: client.ChatIn(group.ID), ID: said.ID, Seq: said.Seq}}; !slices.Equal(recalls, want) {
 			t.Errorf("recalls: %+v, want %+v", recalls, want)
 		}
 	})
@@ -674,7 +694,8 @@ func TestABackendIsAskedAboutEditsAndRecalls(t *testing.T) {
 		b := newBackend(t)
 		n := startFor(t, func(c *app.Config) {
 			c.DialWebhooks = b.dial
-			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Policy: "refuse", Events: []string{"message_edit", "message_recall"}}}
+			c.Webhooks = webhooks.Settings{Secret: hookSecret,
+				Before: webhooks.Before{URL: "http://app.example.org/ask", Policy: "refuse", Events: []string{"message_edit", "message_recall"}}}
 			c.Chats.MessagesFrom = "everybody"
 		})
 		ctx := t.Context()
@@ -703,7 +724,8 @@ func TestABackendIsAskedAboutEditsAndRecalls(t *testing.T) {
 		}
 		var edit api.HookEdit
 		n.must(json.Unmarshal(b.got[0].Data, &edit))
-		if edit.From != id(ann) || edit.Chat != chat || edit.ID != sent.ID || edit.Seq != sent.Seq || edit.Text != "buy" || edit.Kind != api.MessageText {
+		if edit.From != id(ann) || edit.Chat != chat || edit.ID != sent.ID || edit.Seq != sent.Seq || edit.Text != "buy" ||
+			edit.Kind != api.MessageText {
 			t.Errorf("asked about the edit %+v", edit)
 		}
 		var recall api.HookRecall
@@ -825,7 +847,8 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 		if waiting, dead := n.outbox(); waiting != 1 || dead != 0 {
 			t.Errorf("hanging: %d wait, %d are dead", waiting, dead)
 		}
-		for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout} {
 			b.set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, false)
 			time.Sleep(2 * time.Minute)
 			if waiting, dead := n.outbox(); waiting != 1 || dead != 0 {
@@ -925,7 +948,8 @@ func TestABackendIsToldWhatUsersShouldSeeWhileTheyAreOffLine(t *testing.T) {
 		n := startFor(t, b.after, func(c *app.Config) { c.Webhooks.After.Events = []string{api.HookNotifyOffline} })
 		ctx := t.Context()
 		app := n.key("app", servicekeys.Scopes...)
-		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "Ann"}, api.ExternalUser{ExternalID: "b", Name: "Bob"}, api.ExternalUser{ExternalID: "c", Name: "Cem"})
+		users, err := app.ProvideUsers(ctx, api.ExternalUser{ExternalID: "a", Name: "Ann"}, api.ExternalUser{ExternalID: "b", Name: "Bob"},
+			api.ExternalUser{ExternalID: "c", Name: "Cem"})
 		n.must(err)
 		say := func(from int) {
 			t.Helper()
@@ -990,7 +1014,8 @@ func TestManyMessagesOfOneCommitAreOneRow(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range many {
 			all.Go(func() {
-				if _, err := app.Post(t.Context(), api.ServiceMessage{From: users[0].ID, To: users[1].ID, Send: saying(fmt.Sprint("m", i))}); err != nil {
+				if _, err := app.Post(t.Context(), api.ServiceMessage{From: users[0].ID, To: users[1].ID,
+					Send: saying(fmt.Sprint("m", i))}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -1051,7 +1076,8 @@ func TestBeforeHook_FloodOfOneUserDeliversNothingUnasked(t *testing.T) {
 		b := newBackend(t)
 		n := startFor(t, func(c *app.Config) {
 			c.DialWebhooks = b.dial
-			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message"}, Timeout: 10 * time.Second}}
+			c.Webhooks = webhooks.Settings{Secret: hookSecret,
+				Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message"}, Timeout: 10 * time.Second}}
 			c.Chats.MessagesFrom = "everybody"
 		})
 		ctx := t.Context()
@@ -1097,7 +1123,8 @@ func TestBeforeHook_UnusableReplacementDeliversNothing(t *testing.T) {
 		b := newBackend(t)
 		n := startFor(t, func(c *app.Config) {
 			c.DialWebhooks = b.dial
-			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message", "message_edit"}}}
+			c.Webhooks = webhooks.Settings{Secret: hookSecret,
+				Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message", "message_edit"}}}
 			c.Chats.MessagesFrom = "everybody"
 		})
 		ctx := t.Context()
@@ -1115,7 +1142,8 @@ func TestBeforeHook_UnusableReplacementDeliversNothing(t *testing.T) {
 		n.must(err)
 		long := strings.Repeat("x", 4000)
 		for i := range 6 {
-			if _, err := ann.Send(ctx, to, api.Send{ClientID: fmt.Sprint(i), Content: api.Content{Kind: api.MessageText, Text: long}}); client.CodeOf(err) != "hook.refused" {
+			if _, err := ann.Send(ctx, to, api.Send{ClientID: fmt.Sprint(i),
+				Content: api.Content{Kind: api.MessageText, Text: long}}); client.CodeOf(err) != "hook.refused" {
 				t.Errorf("a message whose replacement is too long: %v", err)
 			}
 			if _, err := ann.EditMessage(ctx, to, 1, long); client.CodeOf(err) != "hook.refused" {
@@ -1141,7 +1169,9 @@ func TestBeforeHook_IsAskedOnlyWhatTheRulesAllow(t *testing.T) {
 		b := newBackend(t)
 		n := startFor(t, func(c *app.Config) {
 			c.DialWebhooks = b.dial
-			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message", "message_edit", "message_recall", "friend_request"}, Policy: "refuse"}}
+			c.Webhooks = webhooks.Settings{Secret: hookSecret,
+				Before: webhooks.Before{URL: "http://app.example.org/ask",
+					Events: []string{"message", "message_edit", "message_recall", "friend_request"}, Policy: "refuse"}}
 			c.Chats.MessagesFrom = "everybody"
 		})
 		ctx := t.Context()
@@ -1246,7 +1276,8 @@ func TestABackendIsAskedBeforehand(t *testing.T) {
 			n.must(err)
 			took = append(took, time.Since(began).Truncate(time.Second))
 		}
-		if want := []time.Duration{2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second, 0, 0, 0}; !slices.Equal(took, want) {
+		if want := []time.Duration{2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second, 0, 0,
+			0}; !slices.Equal(took, want) {
 			t.Errorf("waited %v, want %v", took, want)
 		}
 		close(hang)

@@ -71,13 +71,15 @@ func TestATokenOfTheAppsOwnLogsIn(t *testing.T) {
 		}
 		n := startFor(t, func(c *app.Config) {
 			c.Accounts.SignIn = "jwt"
-			c.JWT = jwtlogin.Settings{Issuer: "https://app.example.org", Audience: "stoa", Algorithms: []string{"HS256", "RS256", "ES256"}, Secret: jwtSecret, Create: true,
+			c.JWT = jwtlogin.Settings{Issuer: "https://app.example.org", Audience: "stoa", Algorithms: []string{"HS256", "RS256", "ES256"},
+				Secret: jwtSecret, Create: true,
 				JWKSFile: jwks(t, map[string]any{"r": rsaKey.Public(), "e": ecKey.Public()})}
 		})
 		ctx, now := t.Context(), time.Now()
 		sign := func(method jwt.SigningMethod, key any, kid string, change ...func(jwt.MapClaims)) string {
 			t.Helper()
-			claims := jwt.MapClaims{"iss": "https://app.example.org", "aud": "stoa", "sub": "c-1", "name": "Ann", "exp": now.Add(10 * time.Minute).Unix(), "iat": now.Unix()}
+			claims := jwt.MapClaims{"iss": "https://app.example.org", "aud": "stoa", "sub": "c-1", "name": "Ann",
+				"exp": now.Add(10 * time.Minute).Unix(), "iat": now.Unix()}
 			for _, c := range change {
 				c(claims)
 			}
@@ -149,7 +151,8 @@ func TestATokenOfTheAppsOwnLogsIn(t *testing.T) {
 		if _, code := login(hs(set("sub", "with a space"))); code != "account.external_id_invalid" {
 			t.Errorf("no external id: %q", code)
 		}
-		if nameless, code := login(hs(set("sub", "c-2"), set("name", "\u202e"))); code != "" || nameless.User.Name != "User" || nameless.User.ID == first.User.ID {
+		if nameless, code := login(hs(set("sub", "c-2"), set("name", "\u202e"))); code != "" || nameless.User.Name != "User" ||
+			nameless.User.ID == first.User.ID {
 			t.Errorf("a name that cannot be shown: %+v %s", nameless.User, code)
 		}
 

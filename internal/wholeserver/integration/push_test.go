@@ -64,7 +64,8 @@ func newPushService(t testing.TB) *pushService {
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"*.push.example"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour * 24 * 365)}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"*.push.example"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour * 24 * 365)}
 	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +240,8 @@ func (b *browser) signed(r *http.Request) error {
 	if err := json.Unmarshal(text, &claims); err != nil {
 		return err
 	}
-	if left := time.Until(time.Unix(claims.Exp, 0)); claims.Aud != "https://"+r.Host || claims.Sub != "mailto:no-reply@example.org" || left <= 0 || left > 24*time.Hour {
+	if left := time.Until(time.Unix(claims.Exp, 0)); claims.Aud != "https://"+r.Host || claims.Sub != "mailto:no-reply@example.org" ||
+		left <= 0 || left > 24*time.Hour {
 		return fmt.Errorf("claims %+v", claims)
 	}
 	return nil
@@ -281,7 +283,9 @@ type pushed struct {
 func newPushed(t *testing.T, change ...func(*app.Config)) *pushed {
 	t.Helper()
 	p := &pushed{service: newPushService(t)}
-	p.Server = testkit.Start(t, append(change, func(c *app.Config) { c.PushTransport, c.SMTP.From = p.service.transport, "Stoa <no-reply@example.org>" })...)
+	p.Server = testkit.Start(t, append(change, func(c *app.Config) {
+		c.PushTransport, c.SMTP.From = p.service.transport, "Stoa <no-reply@example.org>"
+	})...)
 	p.ann, p.bob = p.SignUp(t, "UTC"), p.SignUp(t, "UTC")
 	asked, err := p.ann.AskFriend(t.Context(), api.FriendRequestNew{User: id(p.bob)})
 	must(t, err)
@@ -295,7 +299,8 @@ func newPushed(t *testing.T, change ...func(*app.Config)) *pushed {
 func (p *pushed) says(t *testing.T, text string) {
 	t.Helper()
 	p.n++
-	_, err := p.ann.Send(t.Context(), p.chat, api.Send{ClientID: fmt.Sprint("m", p.n), Content: api.Content{Kind: api.MessageText, Text: text}})
+	_, err := p.ann.Send(t.Context(), p.chat, api.Send{ClientID: fmt.Sprint("m", p.n),
+		Content: api.Content{Kind: api.MessageText, Text: text}})
 	must(t, err)
 }
 
@@ -327,7 +332,8 @@ func TestMessagesArePushedToWhoIsAway(t *testing.T) {
 		p.service.mu.Lock()
 		first, header := b.got[0], b.headers[0]
 		p.service.mu.Unlock()
-		if first.V != 1 || first.What != api.PushMessages || first.Chat != client.ChatWith(id(p.ann)) || first.Tag != first.Chat || first.Unread != 1 || first.Seq != 1 || first.Lang != "en" {
+		if first.V != 1 || first.What != api.PushMessages || first.Chat != client.ChatWith(id(p.ann)) || first.Tag != first.Chat ||
+			first.Unread != 1 || first.Seq != 1 || first.Lang != "en" {
 			t.Errorf("the push is %+v", first)
 		}
 		if header.Get("Urgency") != "high" || header.Get("Ttl") != "86400" || len(header.Get("Topic")) != 32 {
@@ -425,7 +431,8 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 		mention := func(text string) {
 			t.Helper()
 			p.n++
-			_, err := p.ann.Send(ctx, p.chat, api.Send{ClientID: fmt.Sprint("m", p.n), Content: api.Content{Kind: api.MessageText, Text: text, Mentions: []string{id(p.bob)}}})
+			_, err := p.ann.Send(ctx, p.chat, api.Send{ClientID: fmt.Sprint("m", p.n),
+				Content: api.Content{Kind: api.MessageText, Text: text, Mentions: []string{id(p.bob)}}})
 			must(t, err)
 		}
 		for setting, want := range map[string][2]string{
@@ -454,7 +461,9 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 		// An unread chat is pushed once, for any number of later messages.
 		_, err = p.bob.SetGroupSelf(ctx, made.Group.ID, api.GroupSelfUpdate{Notify: yes(api.NotifyMentions)})
 		must(t, err)
-		for _, say := range []func(){func() { mention("@bob") }, func() { p.says(t, "and the others") }, func() { p.says(t, "at eight") }, func() { mention("@bob again") }} {
+		for _, say := range []func(){func() {
+			mention("@bob")
+		}, func() { p.says(t, "and the others") }, func() { p.says(t, "at eight") }, func() { mention("@bob again") }} {
 			say()
 			bubble.Sleep(2 * time.Minute)
 		}
@@ -489,7 +498,8 @@ func TestNoticesArePushedByTheirKind(t *testing.T) {
 		for _, n := range list.Notices {
 			kinds = append(kinds, n.Kind)
 		}
-		if got := strings.Join(kinds, " "); got != "group.removed group.added friend.requested friend.requested" || list.Counts.Unread != 4 || list.Notices[0].User.ID != id(p.ann) {
+		if got := strings.Join(kinds, " "); got != "group.removed group.added friend.requested friend.requested" || list.Counts.Unread != 4 ||
+			list.Notices[0].User.ID != id(p.ann) {
 			t.Errorf("bob's notices are %s, %+v", got, list.Counts)
 		}
 	})
@@ -604,13 +614,15 @@ func TestASubscriptionThatIsNoneIsRefused(t *testing.T) {
 			"no base64":     {b.endpoint, "!", auth, "push.keys"},
 			"as it is sent": {b.endpoint, key + "=", auth + "==", ""},
 		} {
-			_, err := p.bob.SubscribePush(t.Context(), api.PushSubscription{Endpoint: c.endpoint, Keys: api.PushSubscriptionKeys{P256DH: c.key, Auth: c.auth}})
+			_, err := p.bob.SubscribePush(t.Context(), api.PushSubscription{Endpoint: c.endpoint,
+				Keys: api.PushSubscriptionKeys{P256DH: c.key, Auth: c.auth}})
 			if client.CodeOf(err) != c.code {
 				t.Errorf("%s: %v, want %s", what, err, c.code)
 			}
 		}
 		// If another user logs in, the browser's pushes belong to that user.
-		_, err := p.ann.SubscribePush(t.Context(), api.PushSubscription{Endpoint: b.endpoint, Keys: api.PushSubscriptionKeys{P256DH: key, Auth: auth}})
+		_, err := p.ann.SubscribePush(t.Context(), api.PushSubscription{Endpoint: b.endpoint,
+			Keys: api.PushSubscriptionKeys{P256DH: key, Auth: auth}})
 		must(t, err)
 		if st, err := p.bob.PushStatus(t.Context()); err != nil || st.Subscribed || st.Devices != 0 {
 			t.Errorf("bob still has it: %+v, %v", st, err)

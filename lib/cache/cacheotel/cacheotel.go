@@ -142,15 +142,19 @@ func (t *Telemetry) Watch(rt *cache.Runtime) (stop func() error, err error) {
 		errs = append(errs, err)
 		return g
 	}
-	reads := counter("reads", "{key}", "Keys read, by result: process (its memory), redis, load (from the source), or stale (past its life, because the source failed or was slow).")
+	reads := counter("reads", "{key}", "Keys read, by result: process (its memory), redis, load (from the source), or stale (past its "+
+		"life, because the source failed or was slow).")
 	missing := counter("missing", "{load}", "Loads that found nothing.")
 	failures := counter("load_errors", "{load}", "Loads that failed.")
-	fallbacks := counter("fallbacks", "{read}", "Reads that bypassed Redis and asked the source: redis (it failed) or behind (changes may have been missed).")
-	unstored := counter("unstored", "{key}", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (a change happened in between).")
+	fallbacks := counter("fallbacks", "{read}", "Reads that bypassed Redis and asked the source: redis (it failed) or behind (changes may "+
+		"have been missed).")
+	unstored := counter("unstored", "{key}", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (a change "+
+		"happened in between).")
 	renewals := counter("renewals", "{value}", "Values renewed before the end of their life: loaded (again, early) or extended (at random).")
 	entries := gauge("entries", "{value}", "Values in this process' memory.")
 	breakers := gauge("breakers_open", "{part}", "Parts of Redis (slot ranges) that failed and are bypassed for half a second at a time.")
-	behind, err := t.meter.Float64ObservableGauge("stoa.cache.behind", metric.WithUnit("s"), metric.WithDescription("How long this node may have missed changes; beyond MaxStale, reads go to the source."))
+	behind, err := t.meter.Float64ObservableGauge("stoa.cache.behind", metric.WithUnit("s"),
+		metric.WithDescription("How long this node may have missed changes; beyond MaxStale, reads go to the source."))
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}

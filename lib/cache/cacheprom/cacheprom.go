@@ -36,9 +36,11 @@ var _ prometheus.Collector = (*Collector)(nil)
 func New() *Collector {
 	return &Collector{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_cache_load_seconds",
-			Help: "Time of one load from the source, of one key or several.", Buckets: prometheus.ExponentialBuckets(0.0002, 4, 9)}, []string{"cache"}),
+			Help: "Time of one load from the source, of one key or several.", Buckets: prometheus.ExponentialBuckets(0.0002, 4, 9)},
+			[]string{"cache"}),
 		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_cache_age_seconds",
-			Help: "Age of returned values by tier: one in 64 from process, each one from redis.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 11)}, []string{"cache", "tier"}),
+			Help:    "Age of returned values by tier: one in 64 from process, each one from redis.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 11)}, []string{"cache", "tier"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_cache_dropped_keys_total",
 			Help: "Keys dropped on all nodes by changes on this node."}),
 	}
@@ -65,18 +67,24 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	reads     = desc("reads_total", "Keys read, by result: process (its memory), redis, load (from the source), or stale (past its life, because the source failed or was slow).", "cache", "result")
+	reads = desc("reads_total", "Keys read, by result: process (its memory), redis, load (from the source), or stale (past its life, "+
+		"because the source failed or was slow).", "cache", "result")
 	missing   = desc("missing_total", "Loads that found nothing; divide by stoa_cache_load_seconds_count for their share.", "cache")
 	failures  = desc("load_errors_total", "Loads that failed.", "cache")
-	fallbacks = desc("fallbacks_total", "Reads that bypassed Redis and asked the source: redis (it failed) or behind (changes may have been missed).", "cache", "reason")
-	unstored  = desc("unstored_total", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (a change happened in between).", "cache", "reason")
-	renewals  = desc("renewals_total", "Values renewed before the end of their life: loaded (again, early) or extended (at random).", "cache", "how")
-	entries   = desc("entries", "Values in this process' memory.", "cache")
-	behind    = desc("behind_seconds", "How long this node may have missed changes; beyond the setting cache.max_stale, reads go to the source.")
-	breakers  = desc("breakers_open", "Parts of Redis (slot ranges) that failed and are bypassed for half a second at a time.")
+	fallbacks = desc("fallbacks_total", "Reads that bypassed Redis and asked the source: redis (it failed) or behind (changes may have "+
+		"been missed).", "cache", "reason")
+	unstored = desc("unstored_total", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (a change happened "+
+		"in between).", "cache", "reason")
+	renewals = desc("renewals_total", "Values renewed before the end of their life: loaded (again, early) or extended (at random).", "cache",
+		"how")
+	entries = desc("entries", "Values in this process' memory.", "cache")
+	behind  = desc("behind_seconds", "How long this node may have missed changes; "+
+		"beyond the setting cache.max_stale, reads go to the source.")
+	breakers = desc("breakers_open", "Parts of Redis (slot ranges) that failed and are bypassed for half a second at a time.")
 )
 
-var types = map[*prometheus.Desc]string{reads: "counter", missing: "counter", failures: "counter", fallbacks: "counter", unstored: "counter",
+var types = map[*prometheus.Desc]string{reads: "counter", missing: "counter", failures: "counter", fallbacks: "counter",
+	unstored: "counter",
 	renewals: "counter", entries: "gauge", behind: "gauge", breakers: "gauge"}
 
 // Types returns the type of every metric, for lists that include metrics without a value.

@@ -39,7 +39,8 @@ func TestCollector_DescribesItsMetrics(t *testing.T) {
 	for _, f := range families {
 		found[f.GetName()] = true
 	}
-	for _, name := range []string{"stoa_cache_load_seconds", "stoa_cache_dropped_keys_total", "stoa_cache_reads_total", "stoa_cache_entries", "stoa_cache_breakers_open"} {
+	for _, name := range []string{"stoa_cache_load_seconds", "stoa_cache_dropped_keys_total", "stoa_cache_reads_total", "stoa_cache_entries",
+		"stoa_cache_breakers_open"} {
 		if !found[name] {
 			t.Errorf("%s has no value", name)
 		}

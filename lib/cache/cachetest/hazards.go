@@ -45,7 +45,9 @@ var hazards = []hazard{
 	{"a drop that Redis does not take", true, dropLater(func(ctx context.Context, b Beside) error { return b.Drop(ctx, key) }), false},
 	{"write-through overtaken by a load", true, setOvertaken, false},
 	{"write-through under a change", true, setUnderChange, false},
-	{"write-through that Redis does not take", true, dropLater(func(ctx context.Context, b Beside) error { return b.Set(ctx, key, "new") }), false},
+	{"write-through that Redis does not take", true, dropLater(func(ctx context.Context, b Beside) error {
+		return b.Set(ctx, key, "new")
+	}), false},
 	{"a change that goes on without Redis", true, proceed, false},
 	{"random history of changes that go on while Redis is stopped", true, proceedHistory, false},
 	{"a loader's connection is reset", true, loaderReset, false},

@@ -157,7 +157,8 @@ func TestHazardsOfARealNetwork(t *testing.T) {
 	t.Parallel()
 	l := stoa
 	l.OnServers = true
-	for _, v := range cachetest.Judge(t, l, "a late command", "the message alone", "a drop that Redis does not take", "under black holes", "under resets") {
+	for _, v := range cachetest.Judge(t, l, "a late command", "the message alone", "a drop that Redis does not take", "under black holes",
+		"under resets") {
 		if !v.Held {
 			t.Errorf("%s: %s", v.Hazard, v.Why)
 		}
@@ -199,11 +200,13 @@ func (a *naive) Close() {}
 
 func TestJudge_DetectsNaiveCache(t *testing.T) {
 	t.Parallel()
-	l := cachetest.Library{Name: "naive", Virtual: true, MaxStale: 50 * time.Millisecond, Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
-		return &naive{texts: map[string]string{}, source: n.Source}, nil
-	}}
+	l := cachetest.Library{Name: "naive", Virtual: true, MaxStale: 50 * time.Millisecond,
+		Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
+			return &naive{texts: map[string]string{}, source: n.Source}, nil
+		}}
 	wrong := 0
-	for _, v := range cachetest.Judge(t, l, "a load overtaken", "alone", "silent", "emptied in", "than it may", "outcome", "resets", "what does not exist", "herd", "ignores", "tags") {
+	for _, v := range cachetest.Judge(t, l, "a load overtaken", "alone", "silent", "emptied in", "than it may", "outcome", "resets",
+		"what does not exist", "herd", "ignores", "tags") {
 		if v.Held || v.Not != strings.HasPrefix(v.Hazard, "tags") {
 			t.Errorf("%s: %+v", v.Hazard, v)
 		}
@@ -226,7 +229,8 @@ func TestDelay_OtherNodeSeesChange(t *testing.T) {
 	url := redistest.Server(t).URL
 	var nodes [2]*node
 	for i := range nodes {
-		a, err := open(t, cachetest.Node{Name: fmt.Sprint("n", i), Redis: url, Source: s, Life: time.Hour, Empty: time.Minute, Load: 5 * time.Second, Change: 10 * time.Second})
+		a, err := open(t, cachetest.Node{Name: fmt.Sprint("n", i), Redis: url, Source: s, Life: time.Hour, Empty: time.Minute,
+			Load: 5 * time.Second, Change: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

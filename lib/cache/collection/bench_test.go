@@ -61,12 +61,21 @@ func BenchmarkCollection(b *testing.B) {
 	}{
 		{"hash Has", ask("HGET", raw["HSET"], names[50]), func() error { _, err := n.friends.Has(ctx, k, names[50]); return err }},
 		{"hash Get", ask("HGET", raw["HSET"], names[50]), func() error { _, _, err := n.friends.Get(ctx, k, names[50]); return err }},
-		{"hash HasMany of 100", ask("HMGET", raw["HSET"], names[:100]...), func() error { _, err := n.friends.HasMany(ctx, k, names[:100]); return err }},
+		{"hash HasMany of 100", ask("HMGET", raw["HSET"], names[:100]...), func() error {
+			_, err := n.friends.HasMany(ctx, k, names[:100])
+			return err
+		}},
 		{"hash GetMany of 100", decoded, func() error { _, err := n.friends.GetMany(ctx, k, names[:100]); return err }},
 		{"set Has", ask("SISMEMBER", raw["SADD"], text[50]), func() error { _, err := n.blocked.Has(ctx, k, numbers[50]); return err }},
-		{"set HasMany of 100", ask("SMISMEMBER", raw["SADD"], text...), func() error { _, err := n.blocked.HasMany(ctx, k, numbers[:100]); return err }},
+		{"set HasMany of 100", ask("SMISMEMBER", raw["SADD"], text...), func() error {
+			_, err := n.blocked.HasMany(ctx, k, numbers[:100])
+			return err
+		}},
 		{"zset Score", ask("ZSCORE", raw["ZADD"], names[50]), func() error { _, _, err := n.pending.Score(ctx, k, names[50]); return err }},
-		{"zset Page of 20", ask("ZREVRANGE", raw["ZADD"], "0", "19", "WITHSCORES"), func() error { _, _, err := n.pending.Page(ctx, k, "", 20); return err }},
+		{"zset Page of 20", ask("ZREVRANGE", raw["ZADD"], "0", "19", "WITHSCORES"), func() error {
+			_, _, err := n.pending.Page(ctx, k, "", 20)
+			return err
+		}},
 	} {
 		for _, callers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d callers", pair.name, callers), func(b *testing.B) {

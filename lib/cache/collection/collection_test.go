@@ -40,7 +40,8 @@ var (
 	pending = keyspace.Def1[keyspace.Int](related, "test:pending:{id}", keyspace.CachedZSetOf[string](), life,
 		keyspace.Doc{Purpose: "who asks to be a friend", InvalidatedBy: []string{"account deleted"}})
 	events = keyspace.DefChannel0(related, "test:events", keyspace.RawMessages("bus"), keyspace.Doc{Purpose: "the tests' bus"})
-	log    = keyspace.Def0(related, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "the tests' bus"})
+	log    = keyspace.Def0(related, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"),
+		keyspace.Doc{Purpose: "the tests' bus"})
 )
 
 var nodes atomic.Int64
@@ -204,7 +205,9 @@ func hash(t *testing.T, s *tables, a, b *relations) {
 	for i, name := range odd {
 		f := friend{"of " + name, int64(i)}
 		n := []*relations{a, b}[i%2]
-		must(t, n.friends.Mutate(ctx, k, s.do(func() { s.befriend(1, name, f) }), func(e *collection.HashEdit[string, friend]) { e.Set(name, f) }))
+		must(t, n.friends.Mutate(ctx, k, s.do(func() {
+			s.befriend(1, name, f)
+		}), func(e *collection.HashEdit[string, friend]) { e.Set(name, f) }))
 		want[name] = f
 		for _, n := range []*relations{a, b} {
 			if got, ok, err := n.friends.Get(ctx, k, name); got != f || !ok || err != nil {
@@ -212,7 +215,9 @@ func hash(t *testing.T, s *tables, a, b *relations) {
 			}
 		}
 	}
-	must(t, a.friends.Mutate(ctx, k, s.do(func() { delete(s.friends[1], "ada") }), func(e *collection.HashEdit[string, friend]) { e.Delete("ada") }))
+	must(t, a.friends.Mutate(ctx, k, s.do(func() {
+		delete(s.friends[1], "ada")
+	}), func(e *collection.HashEdit[string, friend]) { e.Delete("ada") }))
 	delete(want, "ada")
 	if ok, err := b.friends.Has(ctx, k, "ada"); ok || err != nil {
 		t.Errorf("after Delete: %v, %v", ok, err)
@@ -263,7 +268,9 @@ func set(t *testing.T, s *tables, a, b *relations) {
 	}
 	loads := s.loads.Load()
 	for i := range int64(120) {
-		must(t, a.blocked.Mutate(ctx, k, s.do(func() { s.blocked[1] = append(s.blocked[1], i) }), func(e *collection.SetEdit[int64]) { e.Add(i) }))
+		must(t, a.blocked.Mutate(ctx, k, s.do(func() {
+			s.blocked[1] = append(s.blocked[1], i)
+		}), func(e *collection.SetEdit[int64]) { e.Add(i) }))
 	}
 	must(t, b.blocked.Mutate(ctx, k, s.do(func() { s.blocked[1] = s.blocked[1][2:] }), func(e *collection.SetEdit[int64]) { e.Remove(0, 1) }))
 	got, err := b.blocked.HasMany(ctx, k, []int64{0, 1, 2, 119, 120, -3})
@@ -418,7 +425,9 @@ func two(t *testing.T, s *tables, a, b *relations) {
 	}
 	// After a failed change the collection is loaded, because its effect is unknown.
 	boom := errors.New("boom")
-	err := a.friends.Mutate(ctx, id(11), func(context.Context) error { return boom }, func(e *collection.HashEdit[string, friend]) { e.Delete("12") })
+	err := a.friends.Mutate(ctx, id(11), func(context.Context) error {
+		return boom
+	}, func(e *collection.HashEdit[string, friend]) { e.Delete("12") })
 	if ok, err2 := b.friends.Has(ctx, id(11), "12"); !errors.Is(err, boom) || !ok || err2 != nil || s.loads.Load() != loads+1 {
 		t.Errorf("after a failure: %v, %v, %v, %d loads", err, ok, err2, s.loads.Load()-loads)
 	}
@@ -507,7 +516,8 @@ func TestCollection_QuestionIsOneCommand(t *testing.T) {
 				t.Errorf("%d scripts around %s, want %d (cold: %v)", got, name, scripts, cold)
 			}
 			for other, n := range after {
-				if data := strings.HasPrefix(other, "h") || strings.HasPrefix(other, "s") || strings.HasPrefix(other, "z"); data && !cold && other != name && n != before[other] && other != "hello" {
+				if data := strings.HasPrefix(other, "h") || strings.HasPrefix(other, "s") || strings.HasPrefix(other, "z"); data && !cold &&
+					other != name && n != before[other] && other != "hello" {
 					t.Errorf("%s in addition to %s", other, name)
 				}
 			}
@@ -525,7 +535,8 @@ func TestAsk_SeveralQuestionsAreOneRoundTrip(t *testing.T) {
 	ctx := t.Context()
 	ask := func(want ...bool) {
 		t.Helper()
-		questions := []*collection.Question{n.friends.Ask(id(1), "bob"), n.friends.Ask(id(1), "eve"), n.friends.Ask(id(3), "bob"), n.blocked.Ask(id(2), 5), n.blocked.Ask(id(1), 5)}
+		questions := []*collection.Question{n.friends.Ask(id(1), "bob"), n.friends.Ask(id(1), "eve"), n.friends.Ask(id(3), "bob"),
+			n.blocked.Ask(id(2), 5), n.blocked.Ask(id(1), 5)}
 		if err := collection.Ask(ctx, questions...); err != nil {
 			t.Fatal(err)
 		}
@@ -547,7 +558,9 @@ func TestAsk_SeveralQuestionsAreOneRoundTrip(t *testing.T) {
 	if got := s.loads.Load() - loads; got != 0 {
 		t.Errorf("%d loads of loaded collections", got)
 	}
-	must(t, n.friends.Mutate(ctx, id(1), s.do(func() { s.befriend(1, "eve", friend{}) }), func(e *collection.HashEdit[string, friend]) { e.Set("eve", friend{}) }))
+	must(t, n.friends.Mutate(ctx, id(1), s.do(func() {
+		s.befriend(1, "eve", friend{})
+	}), func(e *collection.HashEdit[string, friend]) { e.Set("eve", friend{}) }))
 	must(t, n.blocked.Mutate(ctx, id(2), s.do(func() { s.blocked[2] = nil }), func(e *collection.SetEdit[int64]) { e.Remove(5) }))
 	ask(true, true, false, false, false)
 	if err := collection.Ask(ctx); err != nil {
@@ -824,11 +837,16 @@ func TestCollection_WithoutRedisAsksSource(t *testing.T) {
 		if ms, next, err := strict.blocked.Members(ctx, id(1), "", 0); !slices.Equal(ms, []int64{5}) || next != "" || err != nil {
 			t.Errorf("Members = %v, %q, %v", ms, next, err)
 		}
-		err := strict.friends.Mutate(ctx, id(1), func(context.Context) error { t.Error("changed"); return nil }, func(*collection.HashEdit[string, friend]) {})
+		err := strict.friends.Mutate(ctx, id(1), func(context.Context) error {
+			t.Error("changed")
+			return nil
+		}, func(*collection.HashEdit[string, friend]) {})
 		if !errors.Is(err, cache.ErrUnfenced) {
 			t.Errorf("a change without Redis: %v", err)
 		}
-		must(t, loose.friends.Mutate(ctx, id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
+		must(t, loose.friends.Mutate(ctx, id(1), s.do(func() {
+			delete(s.friends[1], "bob")
+		}), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
 		if ok, err := loose.friends.Has(ctx, id(1), "bob"); ok || err != nil {
 			t.Errorf("after the change: %v, %v", ok, err)
 		}
@@ -975,7 +993,8 @@ func TestCollection_HangingSourceDoesNotBlock(t *testing.T) {
 func TestCollection_UnknownOutcomeKeepsFence(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := newTables()
-		n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, collection.Policy{MaxStale: 10 * time.Second, ChangeTimeout: 10 * time.Millisecond})
+		n := relate(t, redistest.OpenConfig(t, redis.Config{}), s,
+			collection.Policy{MaxStale: 10 * time.Second, ChangeTimeout: 10 * time.Millisecond})
 		if n, err := n.friends.Len(t.Context(), id(1)); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -1001,8 +1020,9 @@ func TestCollection_CutOffFollowsPolicy(t *testing.T) {
 	db := redistest.OpenConfig(t, redis.Config{})
 	for policy, want := range map[cache.CutOff]error{cache.Bypass: nil, cache.Fail: cache.ErrCutOff, cache.ServeStale: nil} {
 		never := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent", Beat: time.Nanosecond}) // runs
-		h := collection.NewHash(cache.NewRuntime(db, never, cache.Config{}), friends, collection.Policy{CutOff: policy, MaxStale: 2 * time.Nanosecond}, collection.HashSource[keyspace.Int, string, friend]{
-			Load: func(context.Context, keyspace.Int) (map[string]friend, error) { return s.friends[1], nil }})
+		h := collection.NewHash(cache.NewRuntime(db, never, cache.Config{}), friends,
+			collection.Policy{CutOff: policy, MaxStale: 2 * time.Nanosecond}, collection.HashSource[keyspace.Int, string, friend]{
+				Load: func(context.Context, keyspace.Int) (map[string]friend, error) { return s.friends[1], nil }})
 		if ok, err := h.Has(t.Context(), id(1), "bob"); !errors.Is(err, want) || ok != (want == nil) {
 			t.Errorf("%v: %v, %v", policy, ok, err)
 		}
@@ -1017,17 +1037,23 @@ func TestCollection_InvalidDeclarationsPanic(t *testing.T) {
 	load := collection.SetSource[keyspace.Int, int]{Load: func(context.Context, keyspace.Int) ([]int, error) { return nil, nil }}
 	for name, make := range map[string]func(){
 		"no life": func() {
-			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "a:{x}", keyspace.CachedSetOf[int](), keyspace.Forever("why"), doc), collection.Policy{}, load)
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "a:{x}", keyspace.CachedSetOf[int](), keyspace.Forever("why"), doc),
+				collection.Policy{}, load)
 		},
 		"a life after its life": func() {
-			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "b:{x}", keyspace.CachedSetOf[int](), keyspace.Expire(time.Hour).StaleIfError(time.Hour), doc), collection.Policy{}, load)
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "b:{x}", keyspace.CachedSetOf[int](),
+				keyspace.Expire(time.Hour).StaleIfError(time.Hour), doc), collection.Policy{}, load)
 		},
 		"no source": func() {
-			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "c:{x}", keyspace.CachedSetOf[int](), keyspace.Expire(time.Hour), doc), collection.Policy{}, collection.SetSource[keyspace.Int, int]{})
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "c:{x}", keyspace.CachedSetOf[int](), keyspace.Expire(time.Hour), doc),
+				collection.Policy{}, collection.SetSource[keyspace.Int, int]{})
 		},
 		"no text": func() {
-			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "d:{x}", keyspace.CachedSetOf[struct{ a int }](), keyspace.Expire(time.Hour), doc), collection.Policy{},
-				collection.SetSource[keyspace.Int, struct{ a int }]{Load: func(context.Context, keyspace.Int) ([]struct{ a int }, error) { return nil, nil }})
+			collection.NewSet(rt, keyspace.Def1[keyspace.Int](wrong, "d:{x}", keyspace.CachedSetOf[struct{ a int }](), keyspace.Expire(time.Hour),
+				doc), collection.Policy{},
+				collection.SetSource[keyspace.Int, struct{ a int }]{Load: func(context.Context, keyspace.Int) ([]struct{ a int }, error) {
+					return nil, nil
+				}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

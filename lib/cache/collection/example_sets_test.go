@@ -14,8 +14,10 @@ import (
 )
 
 var (
-	blocksKey = keyspace.Def1[keyspace.Int](shop, "user:blocks:{user}", keyspace.CachedSetOf[int64](), keyspace.Expire(time.Hour).Negative(time.Hour), keyspace.Doc{Purpose: "whom a user blocks"})
-	boardKey  = keyspace.Def1[keyspace.Int](shop, "game:scores:{game}", keyspace.CachedZSetOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "who has how much"})
+	blocksKey = keyspace.Def1[keyspace.Int](shop, "user:blocks:{user}", keyspace.CachedSetOf[int64](),
+		keyspace.Expire(time.Hour).Negative(time.Hour), keyspace.Doc{Purpose: "whom a user blocks"})
+	boardKey = keyspace.Def1[keyspace.Int](shop, "game:scores:{game}", keyspace.CachedZSetOf[string](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "who has how much"})
 )
 
 func ExampleAsk() {
@@ -39,7 +41,9 @@ func ExampleAsk() {
 	err = collection.Ask(ctx, annsOfBob, bobsOfAnn) // one round trip, after both are loaded
 	fmt.Println(annsOfBob.Yes(), bobsOfAnn.Yes(), err)
 
-	err = blocks.Mutate(ctx, bob, func(context.Context) error { return nil /* INSERT … */ }, func(e *collection.SetEdit[int64]) { e.Add(ann.N) })
+	err = blocks.Mutate(ctx, bob, func(context.Context) error {
+		return nil /* INSERT … */
+	}, func(e *collection.SetEdit[int64]) { e.Add(ann.N) })
 	in, asked := blocks.Has(ctx, bob, ann.N)
 	fmt.Println(in, asked, err)
 	// Output:

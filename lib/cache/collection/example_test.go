@@ -17,8 +17,10 @@ import (
 
 var (
 	shop       = keyspace.New("shop")
-	shopEvents = keyspace.DefChannel0(shop, "shop:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "what nodes tell each other, at once"})
-	shopLog    = keyspace.Def0(shop, "shop:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"), keyspace.Doc{Purpose: "what nodes tell each other"})
+	shopEvents = keyspace.DefChannel0(shop, "shop:events", keyspace.RawMessages("package bus"),
+		keyspace.Doc{Purpose: "what nodes tell each other, at once"})
+	shopLog = keyspace.Def0(shop, "shop:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"),
+		keyspace.Doc{Purpose: "what nodes tell each other"})
 )
 
 var members = keyspace.Def1[keyspace.Int](shop, "club:members:{club}", keyspace.CachedHashOf[string, string](),

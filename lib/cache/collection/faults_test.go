@@ -45,7 +45,9 @@ func TestCollection_ChangeWithoutRedisIsVisibleLocally(t *testing.T) {
 		}
 		sees(ours, true)
 		wire.Refuse()
-		must(t, ours.friends.Mutate(t.Context(), id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
+		must(t, ours.friends.Mutate(t.Context(), id(1), s.do(func() {
+			delete(s.friends[1], "bob")
+		}), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
 		wire.Heal()
 		time.Sleep(5 * time.Second)
 		sees(theirs, true) // Redis does have the old collection

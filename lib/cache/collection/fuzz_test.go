@@ -3,7 +3,8 @@ package collection
 import "testing"
 
 func FuzzCursor(f *testing.F) {
-	for _, seed := range []string{"", "bQ", "cw", "c2E6MQ", "====", position{ordered: true, after: "é:\x00"}.cursor(), position{era: 9, at: "17"}.cursor()} {
+	for _, seed := range []string{"", "bQ", "cw", "c2E6MQ", "====", position{ordered: true, after: "é:\x00"}.cursor(),
+		position{era: 9, at: "17"}.cursor()} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, cursor string) {

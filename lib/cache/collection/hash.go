@@ -38,7 +38,8 @@ type HashSource[K, F comparable, V any] struct {
 
 // NewHash returns the cached hashes of a family with one argument. It panics when
 // F cannot be written as text: see [encoding/json] on the keys of maps.
-func NewHash[A keyspace.Segment, F comparable, V any](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedHash[F, V]], p Policy, s HashSource[A, F, V]) *Hash[A, F, V] {
+func NewHash[A keyspace.Segment, F comparable, V any](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedHash[F, V]], p Policy,
+	s HashSource[A, F, V]) *Hash[A, F, V] {
 	h := &Hash[A, F, V]{fields: codecOf[F]()}
 	from := shapes.Source{}
 	if s.Load != nil {

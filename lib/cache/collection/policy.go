@@ -35,6 +35,7 @@ type Policy struct {
 
 // cache returns p as a policy of package cache, whose other fields are for values.
 func (p Policy) cache() cache.Policy {
-	return cache.Policy{MaxStale: p.MaxStale, Renew: p.Renew, LeaseWait: p.LeaseWait, LoadTimeout: p.LoadTimeout, ChangeTimeout: p.ChangeTimeout,
-		CutOff: p.CutOff, Unfenced: p.Unfenced}
+	return cache.Policy{MaxStale: p.MaxStale, Renew: p.Renew, LeaseWait: p.LeaseWait, LoadTimeout: p.LoadTimeout,
+		ChangeTimeout: p.ChangeTimeout,
+		CutOff:        p.CutOff, Unfenced: p.Unfenced}
 }

@@ -25,7 +25,8 @@ type SetSource[K, M comparable] struct {
 
 // NewSet returns the cached sets of a family with one argument. It panics when M
 // cannot be written as text: see [encoding/json] on the keys of maps.
-func NewSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedSet[M]], p Policy, src SetSource[A, M]) *Set[A, M] {
+func NewSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedSet[M]], p Policy,
+	src SetSource[A, M]) *Set[A, M] {
 	s := &Set[A, M]{members: codecOf[M]()}
 	from := shapes.Source{}
 	if src.Load != nil {

@@ -35,7 +35,8 @@ type ZSetSource[K, M comparable] struct {
 
 // NewZSet returns the cached sorted sets of a family with one argument. It panics
 // when M cannot be written as text: see [encoding/json] on the keys of maps.
-func NewZSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedZSet[M]], p Policy, src ZSetSource[A, M]) *ZSet[A, M] {
+func NewZSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[A, keyspace.CachedZSet[M]], p Policy,
+	src ZSetSource[A, M]) *ZSet[A, M] {
 	z := &ZSet[A, M]{members: codecOf[M]()}
 	from := shapes.Source{}
 	if src.Load != nil {

@@ -14,7 +14,8 @@ import (
 
 var (
 	shop     = keyspace.New("shop")
-	priceKey = keyspace.Def1[keyspace.Int](shop, "price:{product}", keyspace.CachedOf[int](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a price"})
+	priceKey = keyspace.Def1[keyspace.Int](shop, "price:{product}", keyspace.CachedOf[int](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a price"})
 )
 
 func ExampleParse() {
@@ -61,7 +62,8 @@ func ExampleParseTag() {
 
 // A value only counts while its era is the era of its family, which differs for each layout.
 func ExampleEraOf() {
-	next := keyspace.Def1[keyspace.Int](keyspace.New("next"), "price:{product}", keyspace.CachedOf[int64](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a price", Version: 2})
+	next := keyspace.Def1[keyspace.Int](keyspace.New("next"), "price:{product}", keyspace.CachedOf[int64](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a price", Version: 2})
 	const era = 7 // of the bus: events.Era()
 	stored := inspect.Slot{Kind: inspect.Value, Era: inspect.EraOf(priceKey.Family, era)}
 	fmt.Println(stored.Era == inspect.EraOf(priceKey.Family, era), stored.Era == inspect.EraOf(next.Family, era))

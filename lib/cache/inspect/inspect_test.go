@@ -14,7 +14,8 @@ import (
 func TestParse_EveryKindOfSlot(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_123).UTC()
 	at := now.UnixMilli()
-	env := slots.Envelope{Era: 7, ID: 9, Stored: at, Soft: at + 1000, Hard: at + 2000, Took: 1500, Tags: []uint64{1, 1<<64 - 1}, Payload: `{"a":1}`}
+	env := slots.Envelope{Era: 7, ID: 9, Stored: at, Soft: at + 1000, Hard: at + 2000, Took: 1500, Tags: []uint64{1, 1<<64 - 1},
+		Payload: `{"a":1}`}
 	value := env.Text()
 	gone := env
 	gone.Missing, gone.Tags, gone.Payload = true, nil, ""

@@ -41,7 +41,8 @@ type User struct {
 var (
 	// readsAnyKey are commands on any key, and on the server itself. A client sends ASKING, on its own, before a
 	// command on a slot that is moving to another server of a cluster.
-	readsAnyKey = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "object|freq", "memory|usage", "scan", "dbsize", "dump",
+	readsAnyKey = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "object|freq", "memory|usage",
+		"scan", "dbsize", "dump",
 		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "asking", "client|setname", "client|getname", "client|id",
 		"info", "role", "time", "cluster|slots", "cluster|shards", "cluster|info", "cluster|nodes"}
 	// writesAnyKey are commands on any key, for roles that write.

@@ -30,7 +30,8 @@ func TestLine_AllowsOnlyTheFamilies(t *testing.T) {
 	if got := strings.Join(app, " "); !strings.HasPrefix(got, head) {
 		t.Errorf("got  %s\nwant %s…", got, head)
 	}
-	for _, want := range []string{"+get", "+setbit", "+rpush", "+ltrim", "+publish", "+ssubscribe", "+evalsha", "+unlink", "+time", "+pexpire", "+asking"} {
+	for _, want := range []string{"+get", "+setbit", "+rpush", "+ltrim", "+publish", "+ssubscribe", "+evalsha", "+unlink", "+time", "+pexpire",
+		"+asking"} {
 		if !slices.Contains(app, want) {
 			t.Errorf("the program lacks %s", want)
 		}
@@ -42,7 +43,8 @@ func TestLine_AllowsOnlyTheFamilies(t *testing.T) {
 	}
 
 	reader := fields(User{Name: "eve", Prefix: "shop", Secret: ">x", ReadOnly: true, Commands: []string{"slowlog|get"}})
-	if got := strings.Join(reader, " "); !strings.HasPrefix(got, "user eve on >x resetchannels -@all %R~shop:user:log:*:* %R~shop:user:sign:{*} &shop:news:* ") {
+	if got := strings.Join(reader, " "); !strings.HasPrefix(got,
+		"user eve on >x resetchannels -@all %R~shop:user:log:*:* %R~shop:user:sign:{*} &shop:news:* ") {
 		t.Errorf("got %s", got)
 	}
 	for _, want := range []string{"+get", "+lrange", "+subscribe", "+scan", "+memory|usage", "+slowlog|get", "+asking"} {
@@ -56,7 +58,8 @@ func TestLine_AllowsOnlyTheFamilies(t *testing.T) {
 		}
 	}
 
-	if wide := strings.Join(fields(User{Wide: true}), " "); !strings.HasPrefix(wide, "user stoa on #stoa-sha256 resetchannels -@all ~stoa:* &stoa:* +append ") {
+	if wide := strings.Join(fields(User{Wide: true}), " "); !strings.HasPrefix(wide,
+		"user stoa on #stoa-sha256 resetchannels -@all ~stoa:* &stoa:* +append ") {
 		t.Errorf("got %s", wide)
 	}
 }
@@ -64,7 +67,8 @@ func TestLine_AllowsOnlyTheFamilies(t *testing.T) {
 func TestLine_Brownfield(t *testing.T) {
 	s := keyspace.New("legacy").Brownfield()
 	keyspace.Def1[keyspace.Int](s, "app.user-{id}", keyspace.HashOf("name, mail"), keyspace.Forever("accounts are kept"), keyspace.Doc{})
-	keyspace.Def2[keyspace.Raw, keyspace.Int](s, "{region}/cart/{{user}}", keyspace.HashOf("product → count"), keyspace.Expire(time.Hour), keyspace.Doc{})
+	keyspace.Def2[keyspace.Raw, keyspace.Int](s, "{region}/cart/{{user}}", keyspace.HashOf("product → count"), keyspace.Expire(time.Hour),
+		keyspace.Doc{})
 	keyspace.Def1[keyspace.Raw](s, "Sess::{token}", keyspace.BytesOf("PHP session"), keyspace.UpTo(time.Hour), keyspace.Doc{})
 	keyspace.Def0(s, "#jobs waiting", keyspace.ListOf("job"), keyspace.Forever("taken off by workers"), keyspace.Doc{})
 	line := User{NoPrefix: true}.Line(s)

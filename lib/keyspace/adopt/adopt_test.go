@@ -142,7 +142,8 @@ func TestSource_IsSchemaOfTheKeys(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(mod), "\n")
 	files := map[string]string{
-		"go.mod":  "module example.org/legacy\n" + rest + "\nrequire github.com/stoa-dev/stoa/lib v0.0.0\nreplace github.com/stoa-dev/stoa/lib => " + root + "\n",
+		"go.mod": "module example.org/legacy\n" + rest +
+			"\nrequire github.com/stoa-dev/stoa/lib v0.0.0\nreplace github.com/stoa-dev/stoa/lib => " + root + "\n",
 		"go.sum":  string(sum),
 		"keys.go": string(source),
 		"main.go": `package main
@@ -201,7 +202,8 @@ func TestSource_NotesPaddedNumbers(t *testing.T) {
 	}
 	defer owners[0].Close()
 	for i := range 12 {
-		for _, key := range []string{fmt.Sprintf("visits:2026-%02d-17", i+1), fmt.Sprintf("stat:%d:%02d", 2000+i, i+1), fmt.Sprintf("v007:cart:%d", 10*i)} {
+		for _, key := range []string{fmt.Sprintf("visits:2026-%02d-17", i+1), fmt.Sprintf("stat:%d:%02d", 2000+i, i+1),
+			fmt.Sprintf("v007:cart:%d", 10*i)} {
 			if r := owners[0].Do(t.Context(), []string{"SET", key, "1"}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
@@ -250,7 +252,8 @@ func TestSource_LongIdentifiersAreRaw(t *testing.T) {
 			t.Errorf("the source lacks %q:\n%s", want, source)
 		}
 	}
-	declared := keyspace.Def1[keyspace.Raw](keyspace.New("legacy").Brownfield(), "sess:{sess}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a test's"})
+	declared := keyspace.Def1[keyspace.Raw](keyspace.New("legacy").Brownfield(), "sess:{sess}", keyspace.CounterKind(),
+		keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a test's"})
 	if got, want := declared.At(keyspace.Raw{S: secret(7)}).String(), "sess:"+secret(7); got != want {
 		t.Errorf("declared so, a key is %q, want %q", got, want)
 	}
@@ -259,7 +262,8 @@ func TestSource_LongIdentifiersAreRaw(t *testing.T) {
 // Names of keys may be invalid names of variables, and two of them may give the same name.
 func TestSource_CompilesForAllNames(t *testing.T) {
 	l := &adopt.Layout{}
-	for _, pattern := range []string{"init:{n}", "app-{n}", "app2:{n}", "app:{n}", "app_{n}", "main", "keys:{n}", "type:{n}", "time:{n}", "string:{n}"} {
+	for _, pattern := range []string{"init:{n}", "app-{n}", "app2:{n}", "app:{n}", "app_{n}", "main", "keys:{n}", "type:{n}", "time:{n}",
+		"string:{n}"} {
 		f := adopt.Family{Pattern: pattern, Keys: 1, Types: map[string]int{"string": 1}, Sampled: 1, Longest: time.Hour, Examples: []string{"x"}}
 		if strings.Contains(pattern, "{") {
 			f.Args = []adopt.Arg{{Name: "n", Type: "Int"}}
@@ -324,7 +328,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	carts := keyspace.Named1[keyspace.Int]("cart:{uid}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Owner: "shop", Purpose: "things in it"})
+	carts := keyspace.Named1[keyspace.Int]("cart:{uid}", keyspace.CounterKind(), keyspace.Expire(time.Hour),
+		keyspace.Doc{Owner: "shop", Purpose: "things in it"})
 	for uid := range int64(3) { // a program that spells its keys
 		if _, err := carts.At(keyspace.Int{N: 100 + uid}).Add(ctx, db, 1); err != nil {
 			log.Fatal(err)

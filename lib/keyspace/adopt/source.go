@@ -48,7 +48,8 @@ func (l *Layout) Source(pkg string) ([]byte, error) {
 		}
 		life := f.ttl()
 		timed = timed || strings.Contains(life, "time.")
-		fmt.Fprintf(&declarations, "\t%s = keyspace.%s(Keys, %q, %s,\n\t\t%s,\n\t\tkeyspace.Doc{Purpose: \"say what it is for\"})\n", name, def, f.Pattern, f.kind(), life)
+		fmt.Fprintf(&declarations, "\t%s = keyspace.%s(Keys, %q, %s,\n\t\t%s,\n\t\tkeyspace.Doc{Purpose: \"say what it is for\"})\n", name, def,
+			f.Pattern, f.kind(), life)
 	}
 	fmt.Fprintf(&b, "package %s\n\nimport (\n", pkg)
 	if timed {

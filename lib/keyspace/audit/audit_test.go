@@ -31,16 +31,24 @@ func (state) Words() []string { return []string{"open", "closed"} }
 var (
 	shop = keyspace.New("shop")
 
-	carts   = keyspace.Def1[keyspace.Text](shop, "cart:{{uid}}", keyspace.JSONOf[cart](), keyspace.Expire(time.Hour).Jitter(time.Minute), keyspace.Doc{Purpose: "a cart", MaxBytes: 100})
-	visits  = keyspace.Def2[keyspace.Text, keyspace.Int](shop, "visits:{uid}:{day}", keyspace.CounterKind(), keyspace.UpTo(24*time.Hour), keyspace.Doc{Purpose: "visits", MaxBytes: 20})
-	blobs   = keyspace.Def1[keyspace.Hashed](shop, "blob:{hash}", keyspace.BytesOf("anything"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a blob", MaxBytes: 1000})
-	_       = keyspace.Def1[keyspace.Int](shop, "long:{n}", keyspace.JSONOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "long texts", MaxBytes: 4 << 20})
-	ranks   = keyspace.Def1[keyspace.Word[state]](shop, "rank:{{state}}", keyspace.ZSetOf("user → score"), keyspace.Forever("rebuilt"), keyspace.Doc{Purpose: "a board", MaxBytes: 4096})
-	totals  = keyspace.Def0(shop, "totals", keyspace.HashOf("name → number"), keyspace.Forever("a few fields"), keyspace.Doc{Purpose: "totals"})
-	members = keyspace.Def1[keyspace.Text](shop, "members:{group}", keyspace.SetOf("users"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "members"})
-	orders  = keyspace.Def0(shop, "orders", keyspace.ListOf("orders"), keyspace.Forever("taken off by workers"), keyspace.Doc{Purpose: "orders"})
-	events  = keyspace.Def0(shop, "events", keyspace.StreamOf("fields"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "events"})
-	_       = keyspace.DefChannel0(shop, "channel:news", keyspace.RawMessages("text"), keyspace.Doc{Purpose: "news"})
+	carts = keyspace.Def1[keyspace.Text](shop, "cart:{{uid}}", keyspace.JSONOf[cart](), keyspace.Expire(time.Hour).Jitter(time.Minute),
+		keyspace.Doc{Purpose: "a cart", MaxBytes: 100})
+	visits = keyspace.Def2[keyspace.Text, keyspace.Int](shop, "visits:{uid}:{day}", keyspace.CounterKind(), keyspace.UpTo(24*time.Hour),
+		keyspace.Doc{Purpose: "visits", MaxBytes: 20})
+	blobs = keyspace.Def1[keyspace.Hashed](shop, "blob:{hash}", keyspace.BytesOf("anything"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a blob", MaxBytes: 1000})
+	_ = keyspace.Def1[keyspace.Int](shop, "long:{n}", keyspace.JSONOf[string](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "long texts", MaxBytes: 4 << 20})
+	ranks = keyspace.Def1[keyspace.Word[state]](shop, "rank:{{state}}", keyspace.ZSetOf("user → score"), keyspace.Forever("rebuilt"),
+		keyspace.Doc{Purpose: "a board", MaxBytes: 4096})
+	totals = keyspace.Def0(shop, "totals", keyspace.HashOf("name → number"), keyspace.Forever("a few fields"),
+		keyspace.Doc{Purpose: "totals"})
+	members = keyspace.Def1[keyspace.Text](shop, "members:{group}", keyspace.SetOf("users"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "members"})
+	orders = keyspace.Def0(shop, "orders", keyspace.ListOf("orders"), keyspace.Forever("taken off by workers"),
+		keyspace.Doc{Purpose: "orders"})
+	events = keyspace.Def0(shop, "events", keyspace.StreamOf("fields"), keyspace.Forever("trimmed"), keyspace.Doc{Purpose: "events"})
+	_      = keyspace.DefChannel0(shop, "channel:news", keyspace.RawMessages("text"), keyspace.Doc{Purpose: "news"})
 
 	schemas = []*keyspace.Schema{shop}
 )
@@ -127,7 +135,8 @@ var planted = []struct {
 	{[]string{"SET stoa:visits:ann:today 1 EX 3000"}, audit.UnknownKey, "visits:ann:today", "stoa:visits:ann:today"},
 	{[]string{"SET stoa:channel:news x EX 3000"}, audit.UnknownKey, "channel:news", "stoa:channel:news"}, // a channel is not a key
 	{[]string{"RPUSH stoa:cart:{list} 1", "EXPIRE stoa:cart:{list} 3000"}, audit.WrongType, "cart:{{uid}}", "stoa:cart:{list}"},
-	{[]string{"RPUSH stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 1", "EXPIRE stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 3000"}, audit.WrongType, "blob:{hash}", "stoa:blob:aaaaaaaaaaaaaaaaaaaaaa"},
+	{[]string{"RPUSH stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 1", "EXPIRE stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 3000"}, audit.WrongType, "blob:{hash}",
+		"stoa:blob:aaaaaaaaaaaaaaaaaaaaaa"},
 	{[]string{"SET stoa:rank:{closed} 1"}, audit.WrongType, "rank:{{state}}", "stoa:rank:{closed}"},
 	{[]string{`SET stoa:cart:{ever} {"Items":1}`}, audit.NoLife, "cart:{{uid}}", "stoa:cart:{ever}"},
 	{[]string{"SADD stoa:members:ever a"}, audit.NoLife, "members:{group}", "stoa:members:ever"},
@@ -135,7 +144,8 @@ var planted = []struct {
 	{[]string{"SET stoa:visits:ann:1 1 EX 172800"}, audit.LifeTooLong, "visits:{uid}:{day}", "stoa:visits:ann:1"},
 	{[]string{"EXPIRE stoa:orders 3000"}, audit.LifeUndeclared, "orders", "stoa:orders"},
 	{[]string{`SET stoa:cart:{big} {"Items":` + strings.Repeat("1", 100) + `} EX 3000`}, audit.ValueTooBig, "cart:{{uid}}", "stoa:cart:{big}"},
-	{[]string{"SET stoa:blob:bbbbbbbbbbbbbbbbbbbbbb " + strings.Repeat("b", 1001) + " EX 3000"}, audit.ValueTooBig, "blob:{hash}", "stoa:blob:bbbbbbbbbbbbbbbbbbbbbb"},
+	{[]string{"SET stoa:blob:bbbbbbbbbbbbbbbbbbbbbb " + strings.Repeat("b", 1001) + " EX 3000"}, audit.ValueTooBig, "blob:{hash}",
+		"stoa:blob:bbbbbbbbbbbbbbbbbbbbbb"},
 	{[]string{"ZADD stoa:rank:{open} 1 " + strings.Repeat("b", 5000)}, audit.ValueTooBig, "rank:{{state}}", "stoa:rank:{open}"},
 	{[]string{`SET stoa:cart:{torn} {"Items": EX 3000`}, audit.Undecodable, "cart:{{uid}}", "stoa:cart:{torn}"},
 	{[]string{"SET stoa:visits:ann:2 many EX 3000"}, audit.Undecodable, "visits:{uid}:{day}", "stoa:visits:ann:2"},
@@ -239,7 +249,8 @@ func TestRun_IdentifierPrefixesAreFolded(t *testing.T) {
 	sound(t, db)
 	var cmds []string
 	for i := range 300 {
-		cmds = append(cmds, fmt.Sprintf("SET sess_%d:data 1", i), fmt.Sprintf("SET PHPREDIS_SESSION%032x 1", i*7919), fmt.Sprintf("SET bull%d:wait:%d 1", i%10, i))
+		cmds = append(cmds, fmt.Sprintf("SET sess_%d:data 1", i), fmt.Sprintf("SET PHPREDIS_SESSION%032x 1", i*7919),
+			fmt.Sprintf("SET bull%d:wait:%d 1", i%10, i))
 	}
 	send(t, db, cmds...)
 	r := mustRun(t, db, audit.Options{All: true})
@@ -324,7 +335,8 @@ func TestRun_SlotsAndOwners(t *testing.T) {
 	send(t, db, "SET stoa:stray:{else} x EX 60")
 	r := mustRun(t, db, audit.Options{Full: true})
 	slot := int(keyspace.Slot("stoa:stray:{same}:0"))
-	if s := r.Slots; len(s.Largest) == 0 || s.Largest[0].Slot != slot || s.Largest[0].Keys != 300 || s.Largest[0].Ratio < 1000 || s.Largest[0].Bytes < 300*40 || s.Heaviest[0].Bytes < s.Largest[0].Bytes {
+	if s := r.Slots; len(s.Largest) == 0 || s.Largest[0].Slot != slot || s.Largest[0].Keys != 300 || s.Largest[0].Ratio < 1000 ||
+		s.Largest[0].Bytes < 300*40 || s.Heaviest[0].Bytes < s.Largest[0].Bytes {
 		t.Errorf("slots: %+v, want slot %d with 300 keys first", s, slot)
 	}
 	if len(r.Owners) != 3 {
@@ -354,7 +366,8 @@ func TestReport_StableJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"began", "denied", "faults", "families", "findings", "gone", "ignored", "keys", "looked", "mode", "moved", "owners", "ping", "prefix", "seconds", "slots", "unknown", "unread"}
+	want := []string{"began", "denied", "faults", "families", "findings", "gone", "ignored", "keys", "looked", "mode", "moved", "owners",
+		"ping", "prefix", "seconds", "slots", "unknown", "unread"}
 	slices.Sort(want)
 	if fields := slices.Sorted(maps.Keys(got)); !slices.Equal(fields, want) {
 		t.Errorf("fields:\ngot  %v\nwant %v", fields, want)
@@ -378,7 +391,9 @@ func TestRun_RateAndCancellation(t *testing.T) {
 	if time.Now().Before(began.Add(200 * time.Millisecond)) {
 		t.Errorf("3,000 names at 10,000 per second took %s", time.Since(began))
 	}
-	if !slices.IsSortedFunc(seen, func(a, b audit.Progress) int { return int(1e6 * (a.Part - b.Part)) }) || len(seen) < 2 || seen[0].Part <= 0 || seen[len(seen)-1].Part >= 1 {
+	if !slices.IsSortedFunc(seen, func(a, b audit.Progress) int {
+		return int(1e6 * (a.Part - b.Part))
+	}) || len(seen) < 2 || seen[0].Part <= 0 || seen[len(seen)-1].Part >= 1 {
 		t.Errorf("progress: %v, want growing parts of 1", seen)
 	}
 	stop := errors.New("enough")

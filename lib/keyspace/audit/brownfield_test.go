@@ -18,10 +18,14 @@ import (
 var (
 	legacy = keyspace.New("legacy").Brownfield()
 
-	_ = keyspace.Def1[keyspace.Int](legacy, "app.user-{id}", keyspace.HashOf("name, mail"), keyspace.Forever("accounts are kept"), keyspace.Doc{Purpose: "an account"})
-	_ = keyspace.Def1[keyspace.Int](legacy, "user_{id}_profile", keyspace.JSONOf[cart](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a profile"})
-	_ = keyspace.Def2[keyspace.Int, keyspace.Raw](legacy, "user_{id}_page_{url}", keyspace.BytesOf("HTML"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a page as a user sees it"})
-	_ = keyspace.Def1[keyspace.Int](legacy, "{{cart}}/lines", keyspace.ListOf("product"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a cart"})
+	_ = keyspace.Def1[keyspace.Int](legacy, "app.user-{id}", keyspace.HashOf("name, mail"), keyspace.Forever("accounts are kept"),
+		keyspace.Doc{Purpose: "an account"})
+	_ = keyspace.Def1[keyspace.Int](legacy, "user_{id}_profile", keyspace.JSONOf[cart](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a profile"})
+	_ = keyspace.Def2[keyspace.Int, keyspace.Raw](legacy, "user_{id}_page_{url}", keyspace.BytesOf("HTML"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a page as a user sees it"})
+	_ = keyspace.Def1[keyspace.Int](legacy, "{{cart}}/lines", keyspace.ListOf("product"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a cart"})
 )
 
 func TestRun_Brownfield(t *testing.T) {
@@ -42,7 +46,8 @@ func TestRun_Brownfield(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"no_life {{cart}}/lines 1", "undecodable user_{id}_profile 1", "unknown app.user-ann 1", "unknown stoa:user_{n}_profile 1"}
+	want := []string{"no_life {{cart}}/lines 1", "undecodable user_{id}_profile 1", "unknown app.user-ann 1",
+		"unknown stoa:user_{n}_profile 1"}
 	check := func(how string, r *audit.Report, err error) {
 		t.Helper()
 		if err != nil {

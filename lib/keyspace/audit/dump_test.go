@@ -38,7 +38,8 @@ func everyEncoding(t testing.TB, db *redis.DB) {
 		"SADD stoa:set:int 1 2 300 70000", "SADD stoa:set:small a b c", "ZADD stoa:zset:small 1 a -2.5 b inf c", "HSET stoa:hash:small a 1 b 2",
 		"RPUSH stoa:list:small a b 3", "RPUSH stoa:list:plain "+strings.Repeat("p", 20000),
 		"XADD stoa:stream 1-1 a 1", "XADD stoa:stream 2-1 a 2", "XADD stoa:stream 3-1 a 3",
-		"XGROUP CREATE stoa:stream group 0", "XREADGROUP GROUP group one COUNT 2 STREAMS stoa:stream >", "XREADGROUP GROUP group two COUNT 1 STREAMS stoa:stream >",
+		"XGROUP CREATE stoa:stream group 0", "XREADGROUP GROUP group one COUNT 2 STREAMS stoa:stream >",
+		"XREADGROUP GROUP group two COUNT 1 STREAMS stoa:stream >",
 		"XACK stoa:stream group 1-1", "XADD stoa:stream:gone 1-1 a 1", "XDEL stoa:stream:gone 1-1", "PFADD stoa:hll a b c")
 	sendRaw(t, db, []string{"FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() return 1 end)"})
 	var set, zset, hash, list []string

@@ -124,7 +124,8 @@ func TestSweep_Rate(t *testing.T) {
 	}
 	sendRaw(t, db, raw...)
 	began := time.Now()
-	if _, err := audit.Sweep(t.Context(), db, "old", audit.SweepOptions{Rate: 10_000}); err != nil || time.Now().Before(began.Add(100*time.Millisecond)) {
+	if _, err := audit.Sweep(t.Context(), db, "old", audit.SweepOptions{Rate: 10_000}); err != nil ||
+		time.Now().Before(began.Add(100*time.Millisecond)) {
 		t.Errorf("2,000 keys at 10,000 per second took %s (%v)", time.Since(began), err)
 	}
 }

@@ -334,7 +334,8 @@ func (t *tally) report(ping Ping) *Report {
 		return cmp.Or(cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Family, b.Family))
 	})
 	slices.SortFunc(r.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(Faults, a.Fault), slices.Index(Faults, b.Fault)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Family, b.Family))
+		return cmp.Or(cmp.Compare(slices.Index(Faults, a.Fault), slices.Index(Faults, b.Fault)), cmp.Compare(b.Count, a.Count),
+			cmp.Compare(a.Family, b.Family))
 	})
 	for shape, s := range t.foreign {
 		if s.prefixes == nil {

@@ -23,9 +23,12 @@ type greeting struct {
 
 func sample() (one, two *keyspace.Schema) {
 	one, two = keyspace.New("rooms"), keyspace.New("accounts")
-	keyspace.Def1[id](one, "room:{{room}}:state", keyspace.HashOf("a|b"), keyspace.Forever("the janitor"), keyspace.Doc{Purpose: "what runs", Together: "room"})
-	keyspace.Def0(two, "user:all", keyspace.BytesOf("x"), keyspace.Expire(45*24*time.Hour), keyspace.Doc{Purpose: "everybody", Owner: "rooms", MaxBytes: 1 << 30})
-	keyspace.Def1[keyspace.Text](two, "user:info:{name}", keyspace.JSONOf[int](), keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(1500*time.Millisecond),
+	keyspace.Def1[id](one, "room:{{room}}:state", keyspace.HashOf("a|b"), keyspace.Forever("the janitor"),
+		keyspace.Doc{Purpose: "what runs", Together: "room"})
+	keyspace.Def0(two, "user:all", keyspace.BytesOf("x"), keyspace.Expire(45*24*time.Hour),
+		keyspace.Doc{Purpose: "everybody", Owner: "rooms", MaxBytes: 1 << 30})
+	keyspace.Def1[keyspace.Text](two, "user:info:{name}", keyspace.JSONOf[int](),
+		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(1500*time.Millisecond),
 		keyspace.Doc{Purpose: "profile", InvalidatedBy: []string{"avatar", "e-mail"}})
 	keyspace.DefChannel0(two, "channel:user_status", keyspace.RawMessages("text"), keyspace.Doc{Purpose: "changes", MaxBytes: 1000})
 	return one, two
@@ -36,7 +39,8 @@ func TestMarkdown_OneTablePerOwner(t *testing.T) {
 	const want = "## accounts\n\n" +
 		"| pattern | type | form | arguments | life | purpose | invalidated by | max bytes |\n|---|---|---|---|---|---|---|---|\n" +
 		"| `channel:user_status` | channel | text |  | at most once | changes |  | 1000 B |\n" +
-		"| `user:info:{name}` | string | json int | name: escaped text, 1 to 192 bytes | 1 h ± 5 min, empty 1500 ms | profile | avatar, e-mail | 64 KiB |\n" +
+		"| `user:info:{name}` | string | json int | name: escaped text, 1 to 192 bytes | 1 h ± 5 min, empty 1500 ms | profile | avatar, " +
+		"e-mail | 64 KiB |\n" +
 		"\n## rooms\n\n" +
 		"| pattern | type | form | arguments | life | purpose | invalidated by | max bytes |\n|---|---|---|---|---|---|---|---|\n" +
 		"| `room:{{room}}:state` | hash | a\\|b | room: base64url, 12 bytes | none: the janitor | what runs |  | 64 KiB |\n" +
@@ -116,7 +120,8 @@ func TestString_LivesAndForms(t *testing.T) {
 		"lease of 5 s": keyspace.Lease(5 * time.Second),
 		"90 min":       keyspace.Expire(90 * time.Minute),
 	} {
-		if got := Describe(keyspace.Def0(keyspace.New("test"), "user:x", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{}).Family).Life; got.String() == want {
+		if got := Describe(keyspace.Def0(keyspace.New("test"), "user:x", keyspace.CounterKind(), keyspace.Expire(time.Hour),
+			keyspace.Doc{}).Family).Life; got.String() == want {
 			t.Errorf("an hour reads %q", want)
 		}
 		f := keyspace.Def0(keyspace.New("test"), "user:x", keyspace.CounterKind(), ttl, keyspace.Doc{})
@@ -140,7 +145,8 @@ func TestHTML_SelfContainedAndEscaped(t *testing.T) {
 	page := New(one, two).HTML("Keys <of> a test")
 	for _, want := range []string{
 		"<title>Keys &lt;of&gt; a test</title>", "<code>room:{{room}}:state</code>", "&lt;script&gt;alert(1)", "a &amp; b",
-		"<h2>accounts</h2>", "avatar, e-mail", "base64url, 12 bytes; hash tag", `<article id="hash:room:{{room}}:state">`, `<a href="#hash:room:%7B%7Broom%7D%7D:state">`,
+		"<h2>accounts</h2>", "avatar, e-mail", "base64url, 12 bytes; hash tag", `<article id="hash:room:{{room}}:state">`,
+		`<a href="#hash:room:%7B%7Broom%7D%7D:state">`,
 		"<dt>delivery</dt><dd>at most once</dd>", "5 families",
 	} {
 		if !strings.Contains(page, want) {

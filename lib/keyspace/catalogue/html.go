@@ -16,8 +16,10 @@ func (c Catalogue) HTML(title string) string {
 	b := &strings.Builder{}
 	esc := html.EscapeString
 	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"+
-		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>%s</title>\n<style>\n%s</style>\n<h1>%[1]s</h1>\n", esc(title), style)
-	fmt.Fprintf(b, "<p>%d families. <code>{name}</code> is an argument, and <code>{{name}}</code> one that keeps a pair of braces in the key: "+
+		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>%s</title>\n<style>\n%s</style>\n<h1>%[1]s</h1>\n",
+		esc(title), style)
+	fmt.Fprintf(b, "<p>%d families. "+
+		"<code>{name}</code> is an argument, and <code>{{name}}</code> one that keeps a pair of braces in the key: "+
 		"the hash tag of Redis Cluster. The deployment’s prefix comes before each key.</p>\n<nav><ul>\n", len(c.Families))
 	for _, e := range c.Families {
 		fmt.Fprintf(b, "<li>%s</li>\n", e.link())

@@ -29,7 +29,9 @@ func (cmd *Adopt) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	bar := c.Progress("adopt")
-	layout, err := adopt.Read(ctx, db, adopt.Options{Match: cmd.Match, Rate: cmd.Rate, Progress: func(names int64) { bar.Show(0, 0, Count(names, "key")) }})
+	layout, err := adopt.Read(ctx, db, adopt.Options{Match: cmd.Match, Rate: cmd.Rate, Progress: func(names int64) {
+		bar.Show(0, 0, Count(names, "key"))
+	}})
 	bar.End()
 	if err != nil {
 		return err
@@ -56,7 +58,8 @@ func (cmd *Adopt) Run(ctx context.Context, c *Console, s *Server) (err error) {
 		if err := f.Close(); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "Wrote %s of %s to %s. Complete the purposes, and the reasons why keys never expire.\n", Count(int64(len(layout.Families)), "pattern"), Count(layout.Keys, "key"), cmd.Out)
+		_, err = fmt.Fprintf(w, "Wrote %s of %s to %s. Complete the purposes, and the reasons why keys never expire.\n",
+			Count(int64(len(layout.Families)), "pattern"), Count(layout.Keys, "key"), cmd.Out)
 		return err
 	})
 }

@@ -209,7 +209,8 @@ func (t table) unknown(r *audit.Report) {
 	t.rows(len(r.Unknown), "UNKNOWN\tKEYS\tMEMORY\tTYPES\tEXAMPLE", func(i int) string {
 		g := r.Unknown[i]
 		types := slices.Sorted(maps.Keys(g.Types))
-		return fmt.Sprintf("%s\t%d\t%s\t%s\t%s", g.Family, g.Keys, memory(g), strings.Join(types, ", "), strings.Join(g.Examples[:min(len(g.Examples), 1)], ""))
+		return fmt.Sprintf("%s\t%d\t%s\t%s\t%s", g.Family, g.Keys, memory(g), strings.Join(types, ", "),
+			strings.Join(g.Examples[:min(len(g.Examples), 1)], ""))
 	})
 }
 

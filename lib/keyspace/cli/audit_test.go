@@ -7,7 +7,8 @@ import (
 )
 
 func TestConfirm_NeedsPrefix(t *testing.T) {
-	for typed, agrees := range map[string]bool{"old\n": true, " old \n": true, "old": true, "yes\n": false, "\n": false, "": false, "older\n": false} {
+	for typed, agrees := range map[string]bool{"old\n": true, " old \n": true, "old": true, "yes\n": false, "\n": false, "": false,
+		"older\n": false} {
 		var asked bytes.Buffer
 		err := confirm(strings.NewReader(typed), &asked, "old", 12)
 		if agrees != (err == nil) {

@@ -137,7 +137,8 @@ type aclCmd struct {
 
 // Run writes the lines of both users.
 func (cmd *aclCmd) Run(c *Console, s *Server) error {
-	return cmd.Write(c, s.Prefix, acl.User{Name: cmd.User, NoPrefix: s.NoPrefix}, acl.User{Name: "operator", ReadOnly: true, NoPrefix: s.NoPrefix})
+	return cmd.Write(c, s.Prefix, acl.User{Name: cmd.User, NoPrefix: s.NoPrefix},
+		acl.User{Name: "operator", ReadOnly: true, NoPrefix: s.NoPrefix})
 }
 
 // exitCode is the panic value that carries kong's exit code out of its code.

@@ -212,7 +212,8 @@ func TestDocs_ProgramWorksInOtherModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, requires, _ := strings.Cut(string(needs), "\nrequire (")
-	write("go.mod", "module example.com/shop\n\ngo 1.26.0\n\nrequire github.com/stoa-dev/stoa/lib v0.0.0\n\nreplace github.com/stoa-dev/stoa/lib => "+root+"\n\nrequire ("+requires)
+	write("go.mod", "module example.com/shop\n\ngo 1.26.0\n\nrequire github.com/stoa-dev/stoa/lib v0.0.0\n\nreplace "+
+		"github.com/stoa-dev/stoa/lib => "+root+"\n\nrequire ("+requires)
 	write("go.sum", string(sums))
 	files := 0
 	for _, block := range strings.Split(string(text), "```go\n// ")[1:] {

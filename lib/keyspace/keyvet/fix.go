@@ -86,7 +86,8 @@ func (v *visitor) sprintf(call *ast.CallExpr) (reported bool) {
 		if verbs == nil {
 			continue
 		}
-		d := analysis.Diagnostic{Pos: call.Args[0].Pos(), End: call.Args[0].End(), Message: fmt.Sprintf("%q builds a key of %s; use %s", text, f.pattern, f.variable)}
+		d := analysis.Diagnostic{Pos: call.Args[0].Pos(), End: call.Args[0].End(),
+			Message: fmt.Sprintf("%q builds a key of %s; use %s", text, f.pattern, f.variable)}
 		if code, ok := v.atCall(f, verbs[1:], call.Args[1:]); ok {
 			d.SuggestedFixes = []analysis.SuggestedFix{{
 				Message:   "Use " + f.variable,

@@ -38,7 +38,8 @@ const (
 
 // clients are the import paths of Redis clients, including former paths. Package redis uses the first one.
 var clients = []string{
-	"github.com/redis/", "github.com/go-redis/", "github.com/rueian/rueidis", "github.com/valkey-io/", "github.com/gomodule/redigo", "github.com/mediocregopher/radix",
+	"github.com/redis/", "github.com/go-redis/", "github.com/rueian/rueidis", "github.com/valkey-io/", "github.com/gomodule/redigo",
+	"github.com/mediocregopher/radix",
 }
 
 func run(pass *analysis.Pass) (any, error) {

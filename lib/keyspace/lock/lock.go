@@ -81,7 +81,8 @@ const lockEnd = "end"
 
 // ErrTruncated reports a lock file without its last line: [File.Diff] would report the missing families as new. Early
 // versions did not write that line.
-var ErrTruncated = errors.New("the lock file is truncated, or an early version wrote it: restore it, or append the line \"" + lockEnd + "\"")
+var ErrTruncated = errors.New("the lock file is truncated, or an early version wrote it: restore it, or append the line \"" + lockEnd +
+	"\"")
 
 // String returns the text of the lock file.
 func (l File) String() string {
@@ -372,7 +373,9 @@ func (f Family) shape() string { return placeholders.ReplaceAllString(f.Pattern,
 
 // words returns the levels of the pattern that are not arguments.
 func (f Family) words() string {
-	return strings.Join(slices.DeleteFunc(strings.Split(f.shape(), ":"), func(level string) bool { return level == "{}" || level == "{{}}" }), ":")
+	return strings.Join(slices.DeleteFunc(strings.Split(f.shape(), ":"), func(level string) bool {
+		return level == "{}" || level == "{{}}"
+	}), ":")
 }
 
 // changes returns the differences of next, which is the same family.

@@ -31,12 +31,17 @@ func (regions) Words() []string { return []string{"EU", "us-east"} }
 // sample has families and a channel of two owners.
 func sample() (one, two *keyspace.Schema) {
 	one, two = keyspace.New("rooms"), keyspace.New("accounts")
-	keyspace.Def1[id](one, "room:{{room}}:state", keyspace.HashOf("a|b"), keyspace.Forever("the janitor"), keyspace.Doc{Purpose: "what runs", Together: "room"})
-	keyspace.Def2[id, keyspace.Int](one, "user:sign:{{uid}}:{year}", keyspace.BytesOf("bytes"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "days", Owner: "origin"})
-	keyspace.Def0(two, "user:all", keyspace.BytesOf("x"), keyspace.Expire(45*24*time.Hour), keyspace.Doc{Purpose: "everybody", Owner: "rooms", MaxBytes: 1 << 30})
-	keyspace.Def1[keyspace.Text](two, "user:info:{name}", keyspace.JSONOf[int](), keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(1500*time.Millisecond),
+	keyspace.Def1[id](one, "room:{{room}}:state", keyspace.HashOf("a|b"), keyspace.Forever("the janitor"),
+		keyspace.Doc{Purpose: "what runs", Together: "room"})
+	keyspace.Def2[id, keyspace.Int](one, "user:sign:{{uid}}:{year}", keyspace.BytesOf("bytes"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "days", Owner: "origin"})
+	keyspace.Def0(two, "user:all", keyspace.BytesOf("x"), keyspace.Expire(45*24*time.Hour),
+		keyspace.Doc{Purpose: "everybody", Owner: "rooms", MaxBytes: 1 << 30})
+	keyspace.Def1[keyspace.Text](two, "user:info:{name}", keyspace.JSONOf[int](),
+		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(1500*time.Millisecond),
 		keyspace.Doc{Purpose: "profile", Version: 3, Migration: "read\n as before"})
-	keyspace.Def1[keyspace.Word[regions]](two, "leaderboard:{{region}}", keyspace.ZSetOf("user → days"), keyspace.UpTo(time.Hour), keyspace.Doc{Purpose: "a board"})
+	keyspace.Def1[keyspace.Word[regions]](two, "leaderboard:{{region}}", keyspace.ZSetOf("user → days"), keyspace.UpTo(time.Hour),
+		keyspace.Doc{Purpose: "a board"})
 	keyspace.DefChannel0(two, "channel:user_status", keyspace.RawMessages("text"), keyspace.Doc{Purpose: "changes", MaxBytes: 1000})
 	return one, two
 }
@@ -47,7 +52,8 @@ func legacy() *keyspace.Schema {
 	keyspace.Def1[keyspace.Int](s, "app.user-{id}", keyspace.HashOf("name, mail"), keyspace.Forever("accounts are kept"), d)
 	keyspace.Def1[keyspace.Int](s, "user_{id}_profile", keyspace.BytesOf("JSON"), keyspace.Expire(time.Hour), d)
 	keyspace.Def1[keyspace.Int](s, "user_{id}_friends", keyspace.SetOf("user"), keyspace.Expire(time.Hour), d)
-	keyspace.Def2[keyspace.Word[regions], keyspace.Int](s, "{region}/cart/{{user}}", keyspace.HashOf("product → count"), keyspace.Expire(time.Hour), d)
+	keyspace.Def2[keyspace.Word[regions], keyspace.Int](s, "{region}/cart/{{user}}", keyspace.HashOf("product → count"),
+		keyspace.Expire(time.Hour), d)
 	keyspace.Def1[keyspace.Raw](s, "page:{url}", keyspace.BytesOf("HTML"), keyspace.Expire(time.Hour), d)
 	keyspace.Def1[keyspace.Raw](s, "Sess::{token}", keyspace.BytesOf("PHP session"), keyspace.UpTo(time.Hour), d)
 	keyspace.Def0(s, "end", keyspace.CounterKind(), keyspace.Forever("a total"), d)
@@ -119,10 +125,16 @@ func TestDiff_ChangesAndFaults(t *testing.T) {
 		{"added", nil, []decl{base}, []string{"added user:x:{n}"}},
 		{"removed", []decl{base}, nil, []string{"removed user:x:{n}"}},
 		{"values written otherwise", []decl{base}, with(func(d *decl) { d.kind = kind{"string", "numbers"} }), []string{"layout! user:x:{n}"}},
-		{"the same with a version", []decl{base}, with(func(d *decl) { d.kind, d.doc.Version = kind{"string", "numbers"}, 2 }), []string{"layout user:x:{n}"}},
-		{"version 1 is what 0 is", []decl{base}, with(func(d *decl) { d.kind, d.doc.Version = kind{"string", "numbers"}, 1 }), []string{"layout! user:x:{n}"}},
+		{"the same with a version", []decl{base}, with(func(d *decl) {
+			d.kind, d.doc.Version = kind{"string", "numbers"}, 2
+		}), []string{"layout user:x:{n}"}},
+		{"version 1 is what 0 is", []decl{base}, with(func(d *decl) {
+			d.kind, d.doc.Version = kind{"string", "numbers"}, 1
+		}), []string{"layout! user:x:{n}"}},
 		{"another type", []decl{base}, with(func(d *decl) { d.kind.typ = "hash" }), []string{"layout! user:x:{n}"}},
-		{"another type with a version", []decl{base}, with(func(d *decl) { d.kind.typ, d.doc.Version = "hash", 2 }), []string{"layout! user:x:{n}"}},
+		{"another type with a version", []decl{base}, with(func(d *decl) {
+			d.kind.typ, d.doc.Version = "hash", 2
+		}), []string{"layout! user:x:{n}"}},
 		{"another type with a version and a migration", []decl{base},
 			with(func(d *decl) { d.kind.typ, d.doc = "hash", keyspace.Doc{Version: 2, Migration: "the move x"} }), []string{"layout user:x:{n}"}},
 		{"another type with a migration and no version", []decl{base},
@@ -133,52 +145,91 @@ func TestDiff_ChangesAndFaults(t *testing.T) {
 		{"an argument of what lives for ever moved, with a version", with(func(d *decl) { d.ttl = keyspace.Forever("truth") }),
 			with(func(d *decl) { d.pattern, d.ttl, d.doc.Version = "user:{n}:x", keyspace.Forever("truth"), 2 }), []string{"layout! user:{n}:x"}},
 		{"values of what lives for ever written otherwise, with a version", with(func(d *decl) { d.ttl = keyspace.Forever("truth") }),
-			with(func(d *decl) { d.kind, d.ttl, d.doc.Version = kind{"string", "numbers"}, keyspace.Forever("truth"), 2 }), []string{"layout user:x:{n}"}},
+			with(func(d *decl) {
+				d.kind, d.ttl, d.doc.Version = kind{"string", "numbers"}, keyspace.Forever("truth"), 2
+			}), []string{"layout user:x:{n}"}},
 		{"another argument", []decl{base}, with(func(d *decl) { d.args = []keyspace.Form{word} }), []string{"layout! user:x:{n}"}},
-		{"a shorter argument", []decl{base}, with(func(d *decl) { d.args = []keyspace.Form{{Alphabet: keyspace.Digits, Min: 1, Max: 7}} }), []string{"layout! user:x:{n}"}},
-		{"a longer argument", []decl{base}, with(func(d *decl) { d.args = []keyspace.Form{{Alphabet: keyspace.Digits, Min: 1}} }), []string{"widened user:x:{n}"}},
-		{"a word more", with(func(d *decl) { d.args = []keyspace.Form{word} }), with(func(d *decl) { d.args = []keyspace.Form{{Words: []string{"b", "a", "c"}}} }), []string{"widened user:x:{n}"}},
-		{"a word less", with(func(d *decl) { d.args = []keyspace.Form{word} }), with(func(d *decl) { d.args = []keyspace.Form{{Words: []string{"a", "c"}}} }), []string{"layout! user:x:{n}"}},
+		{"a shorter argument", []decl{base}, with(func(d *decl) {
+			d.args = []keyspace.Form{{Alphabet: keyspace.Digits, Min: 1, Max: 7}}
+		}), []string{"layout! user:x:{n}"}},
+		{"a longer argument", []decl{base}, with(func(d *decl) {
+			d.args = []keyspace.Form{{Alphabet: keyspace.Digits, Min: 1}}
+		}), []string{"widened user:x:{n}"}},
+		{"a word more", with(func(d *decl) {
+			d.args = []keyspace.Form{word}
+		}), with(func(d *decl) { d.args = []keyspace.Form{{Words: []string{"b", "a", "c"}}} }), []string{"widened user:x:{n}"}},
+		{"a word less", with(func(d *decl) {
+			d.args = []keyspace.Form{word}
+		}), with(func(d *decl) { d.args = []keyspace.Form{{Words: []string{"a", "c"}}} }), []string{"layout! user:x:{n}"}},
 		{"a hash tag", []decl{base}, with(func(d *decl) { d.pattern = "user:x:{{n}}" }), []string{"layout! user:x:{{n}}"}},
 		{"an argument moved", []decl{base}, with(func(d *decl) { d.pattern = "user:{n}:x" }), []string{"layout! user:{n}:x"}},
-		{"one argument more", []decl{base}, with(func(d *decl) { d.pattern, d.args = "user:x:{n}:{w}", []keyspace.Form{number, word} }), []string{"layout! user:x:{n}:{w}"}},
-		{"the same with a version", []decl{base}, with(func(d *decl) { d.pattern, d.args, d.doc.Version = "user:x:{n}:{w}", []keyspace.Form{number, word}, 2 }), []string{"layout user:x:{n}:{w}"}},
-		{"a new word", []decl{base}, with(func(d *decl) { d.pattern, d.kind = "user:x2:{n}", kind{"string", "numbers"} }), []string{"added user:x2:{n}", "removed user:x:{n}"}},
+		{"one argument more", []decl{base}, with(func(d *decl) {
+			d.pattern, d.args = "user:x:{n}:{w}", []keyspace.Form{number, word}
+		}), []string{"layout! user:x:{n}:{w}"}},
+		{"the same with a version", []decl{base}, with(func(d *decl) {
+			d.pattern, d.args, d.doc.Version = "user:x:{n}:{w}", []keyspace.Form{number, word}, 2
+		}), []string{"layout user:x:{n}:{w}"}},
+		{"a new word", []decl{base}, with(func(d *decl) {
+			d.pattern, d.kind = "user:x2:{n}", kind{"string", "numbers"}
+		}), []string{"added user:x2:{n}", "removed user:x:{n}"}},
 		{"a placeholder's name", []decl{base}, with(func(d *decl) { d.pattern = "user:x:{number}" }), []string{"renamed user:x:{number}"}},
 		{"a longer life", []decl{base}, with(func(d *decl) { d.ttl = keyspace.Expire(2 * time.Hour) }), []string{"life user:x:{n}"}},
 		{"a life no longer", []decl{base}, with(func(d *decl) { d.ttl = keyspace.Forever("x") }), []string{"life user:x:{n}"}},
 		{"a shorter life", []decl{base}, with(func(d *decl) { d.ttl = keyspace.Expire(50 * time.Minute) }), []string{"life! user:x:{n}"}},
-		{"a shorter life with a migration", []decl{base}, with(func(d *decl) { d.ttl, d.doc.Migration = keyspace.Expire(time.Minute), "they end within the hour" }), []string{"life user:x:{n}"}},
-		{"a shorter jitter", with(func(d *decl) { d.ttl = hour.Jitter(5 * time.Minute) }), with(func(d *decl) { d.ttl = hour.Jitter(time.Minute) }), []string{"life! user:x:{n}"}},
-		{"a shorter life of stale values", with(func(d *decl) { d.ttl = hour.StaleIfError(5 * time.Minute) }), []decl{base}, []string{"life! user:x:{n}"}},
-		{"a shorter life of empty values", with(func(d *decl) { d.ttl = hour.Negative(5 * time.Minute) }), []decl{base}, []string{"life user:x:{n}"}},
+		{"a shorter life with a migration", []decl{base}, with(func(d *decl) {
+			d.ttl, d.doc.Migration = keyspace.Expire(time.Minute), "they end within the hour"
+		}), []string{"life user:x:{n}"}},
+		{"a shorter jitter", with(func(d *decl) {
+			d.ttl = hour.Jitter(5 * time.Minute)
+		}), with(func(d *decl) { d.ttl = hour.Jitter(time.Minute) }), []string{"life! user:x:{n}"}},
+		{"a shorter life of stale values", with(func(d *decl) {
+			d.ttl = hour.StaleIfError(5 * time.Minute)
+		}), []decl{base}, []string{"life! user:x:{n}"}},
+		{"a shorter life of empty values", with(func(d *decl) {
+			d.ttl = hour.Negative(5 * time.Minute)
+		}), []decl{base}, []string{"life user:x:{n}"}},
 		{"a first life", with(func(d *decl) { d.ttl = keyspace.Forever("x") }), []decl{base}, []string{"life! user:x:{n}"}},
-		{"a first life with a version", with(func(d *decl) { d.ttl = keyspace.Forever("x") }), with(func(d *decl) { d.doc.Version = 2 }), []string{"life! user:x:{n}"}},
+		{"a first life with a version", with(func(d *decl) {
+			d.ttl = keyspace.Forever("x")
+		}), with(func(d *decl) { d.doc.Version = 2 }), []string{"life! user:x:{n}"}},
 		{"removed, and lived for ever", with(func(d *decl) { d.ttl = keyspace.Forever("truth") }), nil, []string{"removed! user:x:{n}"}},
 		{"renamed, and lived for ever", with(func(d *decl) { d.ttl = keyspace.Forever("truth") }),
 			with(func(d *decl) { d.pattern, d.ttl = "user:y:{n}", keyspace.Forever("truth") }), []string{"removed! user:x:{n}", "added user:y:{n}"}},
-		{"a new pattern with keys of a removed one", []decl{base}, with(func(d *decl) { d.pattern, d.args = "user:{a}:{b}", []keyspace.Form{{Max: 9}, number} }),
+		{"a new pattern with keys of a removed one", []decl{base}, with(func(d *decl) {
+			d.pattern, d.args = "user:{a}:{b}", []keyspace.Form{{Max: 9}, number}
+		}),
 			[]string{"removed user:x:{n}", "added user:{a}:{b}", "overlaps! user:{a}:{b}"}},
 		{"the same with a migration", []decl{base},
 			with(func(d *decl) {
 				d.pattern, d.args, d.doc.Migration = "user:{a}:{b}", []keyspace.Form{{Max: 9}, number}, "read as before"
 			}),
 			[]string{"removed user:x:{n}", "added user:{a}:{b}"}},
-		{"a new pattern beside a removed one", []decl{base}, with(func(d *decl) { d.pattern, d.args = "user:{a}:{b}", []keyspace.Form{word, number} }),
+		{"a new pattern beside a removed one", []decl{base}, with(func(d *decl) {
+			d.pattern, d.args = "user:{a}:{b}", []keyspace.Form{word, number}
+		}),
 			[]string{"removed user:x:{n}", "added user:{a}:{b}"}},
-		{"a wider argument that takes in a removed one", []decl{{"user:y:abc", text, hour, keyspace.Doc{}, nil}, {"user:y:{n}", text, hour, keyspace.Doc{}, []keyspace.Form{word}}},
+		{"a wider argument that takes in a removed one",
+			[]decl{{"user:y:abc", text, hour, keyspace.Doc{}, nil}, {"user:y:{n}", text, hour, keyspace.Doc{}, []keyspace.Form{word}}},
 			[]decl{{"user:y:{n}", text, hour, keyspace.Doc{}, []keyspace.Form{{Words: []string{"a", "b", "abc"}}}}},
 			[]string{"removed user:y:abc", "widened user:y:{n}", "overlaps! user:y:{n}"}},
 		{"a new pattern with keys of one that moved its argument", []decl{base},
-			[]decl{{"user:{n}:x", text, hour, keyspace.Doc{Version: 2}, []keyspace.Form{number}}, {"user:{a}:{b}", text, hour, keyspace.Doc{}, []keyspace.Form{{Max: 9}, number}}},
+			[]decl{{"user:{n}:x", text, hour, keyspace.Doc{Version: 2}, []keyspace.Form{number}},
+				{"user:{a}:{b}", text, hour, keyspace.Doc{}, []keyspace.Form{{Max: 9}, number}}},
 			[]string{"added user:{a}:{b}", "overlaps! user:{a}:{b}", "layout user:{n}:x"}},
 		{"a reason", with(func(d *decl) { d.ttl = keyspace.Forever("one") }), with(func(d *decl) { d.ttl = keyspace.Forever("two") }), nil},
 		{"owner", []decl{base}, with(func(d *decl) { d.doc.Owner = "somebody" }), []string{"owner user:x:{n}"}},
 		{"version alone", []decl{base}, with(func(d *decl) { d.doc.Version = 3 }), []string{"version user:x:{n}"}},
-		{"version lowered", with(func(d *decl) { d.doc.Version = 3 }), with(func(d *decl) { d.doc.Version = 2 }), []string{"version! user:x:{n}"}},
-		{"version lowered beside another change", with(func(d *decl) { d.doc.Version = 3 }), with(func(d *decl) { d.ttl = keyspace.Forever("x") }), []string{"life! user:x:{n}"}},
+		{"version lowered", with(func(d *decl) {
+			d.doc.Version = 3
+		}), with(func(d *decl) { d.doc.Version = 2 }), []string{"version! user:x:{n}"}},
+		{"version lowered beside another change", with(func(d *decl) {
+			d.doc.Version = 3
+		}), with(func(d *decl) { d.ttl = keyspace.Forever("x") }), []string{"life! user:x:{n}"}},
 		{"purpose and size", []decl{base}, with(func(d *decl) { d.doc.Purpose, d.doc.MaxBytes = "another", 9 }), nil},
-		{"a key and a channel of one name", []decl{base}, with(func(d *decl) { d.kind.typ = "channel"; d.ttl = keyspace.Forever("a channel keeps nothing") }), []string{"removed user:x:{n}", "added user:x:{n}"}},
+		{"a key and a channel of one name", []decl{base}, with(func(d *decl) {
+			d.kind.typ = "channel"
+			d.ttl = keyspace.Forever("a channel keeps nothing")
+		}), []string{"removed user:x:{n}", "added user:x:{n}"}},
 	} {
 		locks := [2]File{}
 		for i, decls := range [][]decl{c.was, c.is} {
@@ -259,13 +310,15 @@ func TestParse_TruncatedFile(t *testing.T) {
 func TestLongestLife_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		span := func(name string) time.Duration {
-			return time.Duration(rapid.Int64Range(1, 100).Draw(t, name)) * rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, name+" unit")
+			return time.Duration(rapid.Int64Range(1, 100).Draw(t, name)) * rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second,
+				time.Minute, time.Hour, 24 * time.Hour}).Draw(t, name+" unit")
 		}
 		ttl := keyspace.Expire(span("base"))
 		if rapid.Bool().Draw(t, "variable") {
 			ttl = keyspace.UpTo(span("base"))
 		}
-		for name, with := range map[string]func(keyspace.TTL, time.Duration) keyspace.TTL{"jitter": keyspace.TTL.Jitter, "empty": keyspace.TTL.Negative, "stale": keyspace.TTL.StaleIfError} {
+		for name, with := range map[string]func(keyspace.TTL, time.Duration) keyspace.TTL{"jitter": keyspace.TTL.Jitter,
+			"empty": keyspace.TTL.Negative, "stale": keyspace.TTL.StaleIfError} {
 			if rapid.Bool().Draw(t, "has "+name) {
 				ttl = with(ttl, span(name))
 			}
@@ -283,7 +336,8 @@ func TestParseForm_RoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "words") {
 			return keyspace.Form{Words: rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9_]{1,4}`), 1, 4, rapid.ID[string]).Draw(t, "words")}
 		}
-		f := keyspace.Form{Alphabet: rapid.SampledFrom([]keyspace.Alphabet{keyspace.AnyText, keyspace.Digits, keyspace.Hex, keyspace.Base64URL, keyspace.RawText}).Draw(t, "alphabet"), Min: rapid.IntRange(1, 9).Draw(t, "min")}
+		f := keyspace.Form{Alphabet: rapid.SampledFrom([]keyspace.Alphabet{keyspace.AnyText, keyspace.Digits, keyspace.Hex, keyspace.Base64URL,
+			keyspace.RawText}).Draw(t, "alphabet"), Min: rapid.IntRange(1, 9).Draw(t, "min")}
 		if rapid.Bool().Draw(t, "bounded") {
 			f.Max = f.Min + rapid.IntRange(0, 9).Draw(t, "more")
 		}

@@ -26,7 +26,8 @@ var (
 	// The new family is a JSON document.
 	settingsKey = keyspace.Def1[Room](rooms, "room:settings:{{room}}", keyspace.JSONOf[settings](), keyspace.Forever("until the room goes"),
 		keyspace.Doc{Purpose: "a room's topic, and soon more"})
-	roomMove = keyspace.Def0(rooms, "room:move_settings", keyspace.HashOf("see package move"), keyspace.Forever("removed by hand after the move"),
+	roomMove = keyspace.Def0(rooms, "room:move_settings", keyspace.HashOf("see package move"),
+		keyspace.Forever("removed by hand after the move"),
 		keyspace.Doc{Purpose: "how far the move of topics is"})
 )
 

@@ -193,7 +193,8 @@ func (m *Mover[K, V]) Set(ctx context.Context, k K, v V) error {
 
 // Delete removes an entity.
 func (m *Mover[K, V]) Delete(ctx context.Context, k K) error {
-	_, err := m.Write(ctx, k, []keyspace.Cmd{{Name: "UNLINK", Key: m.plan.Old.Key(k)}}, []keyspace.Cmd{{Name: "UNLINK", Key: m.plan.New.Key(k)}})
+	_, err := m.Write(ctx, k, []keyspace.Cmd{{Name: "UNLINK", Key: m.plan.Old.Key(k)}},
+		[]keyspace.Cmd{{Name: "UNLINK", Key: m.plan.New.Key(k)}})
 	return err
 }
 
@@ -254,7 +255,8 @@ func (m *Mover[K, V]) Write(ctx context.Context, k K, old, new []keyspace.Cmd) (
 }
 
 // write sends the commands of the current phase.
-func (m *Mover[K, V]) write(ctx context.Context, keys []keyspace.Key, trust string, old, new []keyspace.Cmd) ([]keyspace.Reply, Phase, error) {
+func (m *Mover[K, V]) write(ctx context.Context, keys []keyspace.Key, trust string,
+	old, new []keyspace.Cmd) ([]keyspace.Reply, Phase, error) {
 	ctx, cancel, phase, err := m.currentPhase(ctx)
 	defer cancel()
 	if err != nil {

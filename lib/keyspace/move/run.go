@@ -205,7 +205,8 @@ func (m *Mover[K, V]) Clean(ctx context.Context) (Progress, error) {
 }
 
 // pass waits until every node is in the phase. Then it calls fn for every old key, several in parallel.
-func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase, fn func(context.Context, K, *Progress, *sync.Mutex) error) (Progress, error) {
+func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase,
+	fn func(context.Context, K, *Progress, *sync.Mutex) error) (Progress, error) {
 	p := Progress{What: what}
 	if err := m.settle(ctx, phase); err != nil {
 		return p, err

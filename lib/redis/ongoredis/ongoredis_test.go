@@ -46,7 +46,8 @@ func TestConformance_WrappedClient(t *testing.T) {
 			return goredis.NewFailoverClient(&goredis.FailoverOptions{SentinelAddrs: strings.Split(hosts, ","), MasterName: master})
 		}},
 		{"cluster", "cluster", func(t *testing.T) goredis.UniversalClient {
-			return goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: strings.Split(strings.TrimPrefix(redistest.Cluster(t, 3, 0).URL, "redis-cluster://"), ",")})
+			return goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: strings.Split(strings.TrimPrefix(redistest.Cluster(t, 3, 0).URL,
+				"redis-cluster://"), ",")})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,7 +73,8 @@ func TestConformance_WrappedClient(t *testing.T) {
 			}
 			defer other.Close()
 			client.Close()
-			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; !errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable) {
+			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; !errors.Is(err, redis.ErrClosed) ||
+				!errors.Is(err, redis.ErrUnavailable) {
 				t.Errorf("after the client was closed: %v", err)
 			}
 		})
@@ -99,7 +101,8 @@ func openAt(t *testing.T, addr string) *redis.DB {
 
 func TestCluster_SendsNoCOMMAND(t *testing.T) {
 	c := redistest.Cluster(t, 3, 0)
-	db := open(t, goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: strings.Split(strings.TrimPrefix(c.URL, "redis-cluster://"), ",")}), redis.WrapConfig{})
+	db := open(t, goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: strings.Split(strings.TrimPrefix(c.URL, "redis-cluster://"), ",")}),
+		redis.WrapConfig{})
 	eventually.NoError(t, "a command", func() error { return db.Do(t.Context(), keyspace.Cmd{Name: "TIME"}).Err })
 	for _, m := range c.Masters {
 		stats, err := m.Do("INFO", "commandstats")
@@ -149,7 +152,8 @@ func TestNew_UnsuitableClientFails(t *testing.T) {
 		}
 		client.Close()
 	}
-	for name, client := range map[string]goredis.UniversalClient{"none": nil, "a nil Client": (*goredis.Client)(nil), "a nil ClusterClient": (*goredis.ClusterClient)(nil)} {
+	for name, client := range map[string]goredis.UniversalClient{"none": nil, "a nil Client": (*goredis.Client)(nil),
+		"a nil ClusterClient": (*goredis.ClusterClient)(nil)} {
 		if _, err := ongoredis.New(client, redis.WrapConfig{}); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s: %v", name, err)
 		}

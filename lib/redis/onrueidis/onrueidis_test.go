@@ -72,7 +72,9 @@ func TestConformance_WrappedClient(t *testing.T) {
 			}
 			defer other.Close()
 			client.Close()
-			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; db.Mode() != "cluster" && (!errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable)) { // a cluster's client connects again
+			if err := other.Do(t.Context(), keyspace.Cmd{Name: "PING"}).Err; db.Mode() != "cluster" &&
+				(!errors.Is(err, redis.ErrClosed) || !errors.Is(err, redis.ErrUnavailable)) {
+				// a cluster's client connects again
 				t.Errorf("after the client was closed: %v", err)
 			}
 		})
@@ -109,7 +111,8 @@ func TestNothingStale_TwoClients(t *testing.T) {
 
 // An error of the server for a new connection is not the reply to a command.
 func TestErrors_RefusedConnectionIsUnavailable(t *testing.T) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}, SelectDB: 99, ForceSingleClient: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}, SelectDB: 99,
+		ForceSingleClient: true})
 	if err == nil || client == nil {
 		t.Fatalf("got %v, %v, want a client and the refusal", client, err)
 	}

@@ -20,9 +20,11 @@ import (
 
 var (
 	post      = keyspace.New("post")
-	letterKey = keyspace.Def1[keyspace.Text](post, "letter:{{to}}", keyspace.BytesOf("text"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a letter"})
-	bell      = keyspace.DefChannel1[keyspace.Text](post, "channel:bell:{{to}}", keyspace.RawMessages("text"), keyspace.Doc{Purpose: "a letter has come"})
-	ann       = keyspace.Text{S: "ann"}
+	letterKey = keyspace.Def1[keyspace.Text](post, "letter:{{to}}", keyspace.BytesOf("text"), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "a letter"})
+	bell = keyspace.DefChannel1[keyspace.Text](post, "channel:bell:{{to}}", keyspace.RawMessages("text"),
+		keyspace.Doc{Purpose: "a letter has come"})
+	ann = keyspace.Text{S: "ann"}
 )
 
 // One test for every kind of Redis. With SharedEngines all tests of a binary share servers; Engines is for tests that
@@ -145,7 +147,8 @@ func TestExample_UnexpectedReply(t *testing.T) {
 	if text, ok, err := letterKey.At(ann).Get(t.Context(), db); ok || !errors.Is(err, keyspace.ErrReply) {
 		t.Errorf("got %q, %v, %v; want %v", text, ok, err, keyspace.ErrReply)
 	}
-	db = redistest.Answering(t, keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("LOADING Redis is loading the dataset in memory")})
+	db = redistest.Answering(t, keyspace.Reply{Kind: keyspace.ErrorReply,
+		Err: redis.ServerError("LOADING Redis is loading the dataset in memory")})
 	if _, _, err := letterKey.At(ann).Get(t.Context(), db); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("a loading server: %v, want %v", err, redis.ErrUnavailable)
 	}

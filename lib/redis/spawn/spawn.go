@@ -84,7 +84,8 @@ func (c *child) start(ctx context.Context) error {
 	var out strings.Builder
 	cmd := exec.Command(c.bin, "-")
 	cmd.Dir = c.dir
-	cmd.Stdin = strings.NewReader(fmt.Sprintf("port 0\nunixsocket %q\nunixsocketperm 700\ndir %q\nsave \"\"\nappendonly no\nloglevel warning\n", c.socket, c.dir))
+	cmd.Stdin = strings.NewReader(fmt.Sprintf("port 0\nunixsocket %q\nunixsocketperm 700\n"+
+		"dir %q\nsave \"\"\nappendonly no\nloglevel warning\n", c.socket, c.dir))
 	cmd.Stdout, cmd.Stderr = &out, &out
 	dieWithParent(cmd)
 	if err := os.Remove(c.socket); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a crash

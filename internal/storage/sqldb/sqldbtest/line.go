@@ -84,7 +84,8 @@ func (l *Line) Mute() {
 // node. It creates a procedure with db.
 func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
 	t.Helper()
-	const body = " BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found when trying to get lock'; END"
+	const body = " BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found when trying to get " +
+		"lock'; END"
 	for _, query := range []string{"DROP PROCEDURE IF EXISTS lose_commit", "CREATE PROCEDURE lose_commit()" + body} {
 		if _, err := db.Writer().ExecContext(t.Context(), query); err != nil {
 			t.Fatal(err)

@@ -61,7 +61,8 @@ func mariadbProgram() (*program, error) {
 	if err := errors.Join(err, missing); err != nil {
 		return nil, fmt.Errorf("mariadbd is needed for this test: run `make deps` (%w)", err)
 	}
-	flags := []string{"--skip-log-bin", "--skip-slave-start", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M", "--performance-schema=OFF"}
+	flags := []string{"--skip-log-bin", "--skip-slave-start", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M",
+		"--performance-schema=OFF"}
 	return &program{
 		bin: bin, flags: flags, careless: []string{"--debug-no-sync", "--innodb-flush-method=nosync"},
 		stamp: install, // mariadbd itself does not show its version here
@@ -86,12 +87,15 @@ func mysqlProgram() (*program, error) {
 	if _, err := os.Stat(bin); err != nil {
 		return nil, fmt.Errorf("a mysqld is needed for this test: run scripts/mysql.sh, or name one in STOA_MYSQLD (%w)", err)
 	}
-	flags := []string{"--innodb-buffer-pool-size=64M", "--innodb-redo-log-capacity=8M", "--performance-schema=OFF", "--mysqlx=OFF", "--secure-file-priv=NULL"}
+	flags := []string{"--innodb-buffer-pool-size=64M", "--innodb-redo-log-capacity=8M", "--performance-schema=OFF", "--mysqlx=OFF",
+		"--secure-file-priv=NULL"}
 	return &program{
-		bin: bin, flags: flags, careless: []string{"--innodb-flush-method=nosync", "--skip-log-bin"}, // otherwise MySQL writes and flushes a binary log
+		// otherwise MySQL writes and flushes a binary log
+		bin: bin, flags: flags, careless: []string{"--innodb-flush-method=nosync", "--skip-log-bin"},
 		stamp: bin,
 		install: func(data string, me *user.User) *exec.Cmd {
-			cmd := exec.Command(bin, append([]string{"--no-defaults", "--initialize-insecure", "--init-file=/dev/stdin", "--datadir=" + data, "--user=" + me.Username}, flags...)...)
+			cmd := exec.Command(bin, append([]string{"--no-defaults", "--initialize-insecure", "--init-file=/dev/stdin", "--datadir=" + data,
+				"--user=" + me.Username}, flags...)...)
 			cmd.Stdin = strings.NewReader(overTCP)
 			return cmd
 		},

@@ -262,9 +262,10 @@ func Crowd(t testing.TB, db *sqldb.DB, change func(ctx context.Context, i int) e
 			}
 		})
 	}
-	eventually.Equal(t, "all but two callers waiting without a connection", fmt.Sprint(callers-turns, " wait, ", 1+turns, " connections are in use"), func() string {
-		return fmt.Sprint(Waiting(t, db), " wait, ", db.Writer().Stats().InUse, " connections are in use")
-	})
+	eventually.Equal(t, "all but two callers waiting without a connection",
+		fmt.Sprint(callers-turns, " wait, ", 1+turns, " connections are in use"), func() string {
+			return fmt.Sprint(Waiting(t, db), " wait, ", db.Writer().Stats().InUse, " connections are in use")
+		})
 }
 
 // Waiting returns the number of changes that wait for a row.

@@ -64,7 +64,8 @@ func schema(t *testing.T, e Engine, db *sqldb.DB) string {
 	if e.Name == "sqlite" {
 		return strings.Join(append(all, query("SELECT name, COALESCE(sql, '') FROM sqlite_master ORDER BY name")...), "\n")
 	}
-	for _, table := range query("SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY table_name") {
+	for _, table := range query("SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY " +
+		"table_name") {
 		all = append(all, query("SHOW CREATE TABLE "+table)...)
 	}
 	return strings.Join(all, "\n")

@@ -223,9 +223,12 @@ func (t *twin) page(era string, n int, score, after string) []string {
 var historySchema = keyspace.New("cachehistory")
 
 var historyKeys = map[string]keyspace.Key{
-	"hash": keyspace.Def0(historySchema, "history:hash", keyspace.CachedHashOf[string, int](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "of the tests"}).At().Key,
-	"set":  keyspace.Def0(historySchema, "history:set", keyspace.CachedSetOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "of the tests"}).At().Key,
-	"zset": keyspace.Def0(historySchema, "history:zset", keyspace.CachedZSetOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "of the tests"}).At().Key,
+	"hash": keyspace.Def0(historySchema, "history:hash", keyspace.CachedHashOf[string, int](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "of the tests"}).At().Key,
+	"set": keyspace.Def0(historySchema, "history:set", keyspace.CachedSetOf[string](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "of the tests"}).At().Key,
+	"zset": keyspace.Def0(historySchema, "history:zset", keyspace.CachedZSetOf[string](), keyspace.Expire(time.Hour),
+		keyspace.Doc{Purpose: "of the tests"}).At().Key,
 }
 
 // grain is the distance between lives in the histories, so that the duration of a run does not matter.
@@ -364,7 +367,8 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 			t.Fatalf("step %d: after %s the collection is %q for %d ms, want %q for %d", step, name, held, life, tw.in, tw.life)
 		}
 	}
-	for _, each := range []string{"acquire 0", "acquire 3", "acquire -1", "acquire -2", "acquire -3", "fill 0", "fill 1", "release 0", "release 1",
+	for _, each := range []string{"acquire 0", "acquire 3", "acquire -1", "acquire -2", "acquire -3", "fill 0", "fill 1", "release 0",
+		"release 1",
 		"fence 0", "fence 3", "finish 0", "finish 1", "finish 2", "drop 0", "drop 1"} {
 		if seen[each] == 0 {
 			t.Errorf("the history has no %s: %v", each, seen)

@@ -86,7 +86,8 @@ func Parse(slot string) (e Envelope, ok bool) {
 		}
 		return x
 	}
-	e = Envelope{Missing: slot[1] == '1', Era: n(2), ID: n(IDAt), Stored: int64(n(18)), Soft: int64(n(26)), Hard: int64(n(34)), Took: int64(n(38) & (1<<32 - 1))}
+	e = Envelope{Missing: slot[1] == '1', Era: n(2), ID: n(IDAt), Stored: int64(n(18)), Soft: int64(n(26)), Hard: int64(n(34)),
+		Took: int64(n(38) & (1<<32 - 1))}
 	rest, tags := slot[HeadLen:], int(slot[HeadLen-1])
 	if len(rest) < 8*tags {
 		return Envelope{}, false

@@ -17,10 +17,12 @@ var (
 		"channel": {"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe"},
 	}
 	Writes = map[string][]string{
-		"string":  {"set", "getex", "getdel", "getset", "append", "setrange", "mset", "incr", "incrby", "incrbyfloat", "decr", "decrby", "setbit", "bitfield", "bitop", "pfadd", "pfcount"},
-		"hash":    {"hset", "hsetnx", "hdel", "hincrby", "hincrbyfloat"},
-		"set":     {"sadd", "srem", "spop", "smove", "sinterstore", "sunionstore", "sdiffstore"},
-		"zset":    {"zadd", "zrem", "zincrby", "zpopmin", "zpopmax", "zremrangebyrank", "zremrangebyscore", "zremrangebylex", "zrangestore", "zunionstore", "zinterstore", "zdiffstore"},
+		"string": {"set", "getex", "getdel", "getset", "append", "setrange", "mset", "incr", "incrby", "incrbyfloat", "decr", "decrby", "setbit",
+			"bitfield", "bitop", "pfadd", "pfcount"},
+		"hash": {"hset", "hsetnx", "hdel", "hincrby", "hincrbyfloat"},
+		"set":  {"sadd", "srem", "spop", "smove", "sinterstore", "sunionstore", "sdiffstore"},
+		"zset": {"zadd", "zrem", "zincrby", "zpopmin", "zpopmax", "zremrangebyrank", "zremrangebyscore", "zremrangebylex", "zrangestore",
+			"zunionstore", "zinterstore", "zdiffstore"},
 		"list":    {"lpush", "rpush", "lpop", "rpop", "lset", "lrem", "ltrim", "linsert", "lmove"},
 		"stream":  {"xadd", "xdel", "xtrim", "xack", "xgroup", "xreadgroup", "xclaim", "xautoclaim", "xsetid"},
 		"channel": {"publish", "spublish"},

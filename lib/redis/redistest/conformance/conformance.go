@@ -166,7 +166,8 @@ func testLives(t *testing.T, db *redis.DB) {
 		cmd  keyspace.Cmd
 		want string
 	}{
-		{h.GetCmd("a"), "3"}, {z.ScoreCmd("a"), "3.5"}, {z.LenCmd(), "1"}, {s.HasCmd("b"), "1"}, {s.LenCmd(), "2"}, {l.LenCmd(), "4"}, {f.LenCmd(), "2"},
+		{h.GetCmd("a"), "3"}, {z.ScoreCmd("a"), "3.5"}, {z.LenCmd(), "1"}, {s.HasCmd("b"), "1"}, {s.LenCmd(), "2"}, {l.LenCmd(), "4"},
+		{f.LenCmd(), "2"},
 		{h.RemoveCmd("a", "x"), "1"}, {z.RemoveCmd("a", "x"), "1"}, {s.RemoveCmd("b", "x"), "1"},
 	} {
 		if got, _, err := db.Do(ctx, k.cmd).Text(); got != k.want || err != nil {
@@ -415,7 +416,8 @@ func testScripts(t *testing.T, db *redis.DB) {
 func testFunctions(t *testing.T, db *redis.DB) {
 	ctx := t.Context()
 	library := func(more string) string {
-		return "#!lua name=conformance\nredis.register_function('conformance_add', function(keys, args) return {keys[1], redis.call('INCRBY', keys[2], args[1] + " + more + ")} end)"
+		return "#!lua name=conformance\nredis.register_function('conformance_add', function(keys, args) return {keys[1], redis.call('INCRBY', " +
+			"keys[2], args[1] + " + more + ")} end)"
 	}
 	c := counter.At(keyspace.Text{S: "function"})
 	var server redis.ServerError

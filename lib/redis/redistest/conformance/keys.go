@@ -11,10 +11,13 @@ var (
 
 	value   = keyspace.Def1[keyspace.Int](keys, "value:{{n}}", keyspace.BytesOf("text"), keyspace.UpTo(time.Hour), keyspace.Doc{})
 	other   = keyspace.Def1[keyspace.Int](keys, "other:{{n}}", keyspace.BytesOf("text"), keyspace.UpTo(time.Hour), keyspace.Doc{})
-	counter = keyspace.Def1[keyspace.Text](keys, "counter:{{name}}", keyspace.CounterKind(), keyspace.Forever("the test removes it"), keyspace.Doc{})
-	bits    = keyspace.Def1[keyspace.Int](keys, "bits:{{n}}", keyspace.BitmapOf("days"), keyspace.Expire(time.Hour), keyspace.Doc{})
-	fields  = keyspace.Def1[keyspace.Int](keys, "fields:{{n}}", keyspace.HashOf("a, b"), keyspace.Forever("the test removes it"), keyspace.Doc{})
-	scores  = keyspace.Def1[keyspace.Int](keys, "scores:{{n}}", keyspace.ZSetOf("member, score"), keyspace.Forever("the test removes it"), keyspace.Doc{})
+	counter = keyspace.Def1[keyspace.Text](keys, "counter:{{name}}", keyspace.CounterKind(), keyspace.Forever("the test removes it"),
+		keyspace.Doc{})
+	bits   = keyspace.Def1[keyspace.Int](keys, "bits:{{n}}", keyspace.BitmapOf("days"), keyspace.Expire(time.Hour), keyspace.Doc{})
+	fields = keyspace.Def1[keyspace.Int](keys, "fields:{{n}}", keyspace.HashOf("a, b"), keyspace.Forever("the test removes it"),
+		keyspace.Doc{})
+	scores = keyspace.Def1[keyspace.Int](keys, "scores:{{n}}", keyspace.ZSetOf("member, score"), keyspace.Forever("the test removes it"),
+		keyspace.Doc{})
 
 	hits    = keyspace.Def1[keyspace.Int](keys, "hits:{{n}}", keyspace.CounterKind(), keyspace.UpTo(time.Hour), keyspace.Doc{})
 	visits  = keyspace.Def1[keyspace.Int](keys, "visits:{{n}}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{})
