@@ -143,7 +143,7 @@ func (cmd *roomsCloseCmd) Run(ctx context.Context, c *console) error {
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("%s (%s) is closed for its %d members.", s.Name, s.ID, s.Members)); err != nil {
 			return err
 		}
-		if err := rooms.AskToClose(ctx, db, s.ID); err != nil {
+		if err := rooms.EnqueueClose(ctx, db, s.ID); err != nil {
 			return err
 		}
 		return c.result(map[string]any{"room": s.ID.String()}, func(w io.Writer) error {

@@ -34,19 +34,19 @@ func (s *Service) AddMembers(ctx context.Context, id ID, users []accounts.ID, si
 	g, err := s.asOwner(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		d.silent = silent
 		var fresh []accounts.ID
-		for some := range slices.Chunk(users, admitAtOnce) {
-			there, err := selectMembers(ctx, tx, id, some)
+		for chunk := range slices.Chunk(users, admitBatch) {
+			members, err := selectMembers(ctx, tx, id, chunk)
 			if err != nil {
 				return err
 			}
-			banned, err := selectBanned(ctx, tx, id, some)
+			banned, err := selectBanned(ctx, tx, id, chunk)
 			if err == nil && len(banned) > 0 {
 				err = ErrTheyBanned
 			}
 			if err != nil {
 				return err
 			}
-			fresh = append(fresh, slices.DeleteFunc(slices.Clone(some), func(u accounts.ID) bool { return there[u].User == u })...)
+			fresh = append(fresh, slices.DeleteFunc(slices.Clone(chunk), func(u accounts.ID) bool { return members[u].User == u })...)
 		}
 		added = len(fresh)
 		return s.admit(ctx, tx, d, d.by, Member, fresh...)
@@ -54,26 +54,26 @@ func (s *Service) AddMembers(ctx context.Context, id ID, users []accounts.ID, si
 	return g, added, err
 }
 
-// TakeOut removes a member. It returns ErrRank if the member is the owner, ErrGroup or ErrMember.
-func (s *Service) TakeOut(ctx context.Context, id ID, user accounts.ID) (err error) {
+// RemoveMember removes a member. It returns ErrRank if the member is the owner, ErrGroup or ErrMember.
+func (s *Service) RemoveMember(ctx context.Context, id ID, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.TakeOut %s", id)
 	_, err = s.asOwner(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		m, err := selectMember(ctx, tx, id, user)
 		if err == nil {
-			err = Owner.over(m.Role)
+			err = Owner.checkAbove(m.Role)
 		}
 		if err != nil {
 			return err
 		}
-		return d.take(ctx, tx, m, api.GroupRemoved)
+		return d.removeMember(ctx, tx, m, api.GroupRemoved)
 	})
 	return err
 }
 
-// asOwner is [Service.enter] in the name of the owner.
+// asOwner is [Service.changeUnchecked] in the name of the owner.
 func (s *Service) asOwner(ctx context.Context, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
-	return s.enter(ctx, id, accounts.ID{}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
-		d.app = true
+	return s.changeUnchecked(ctx, id, accounts.ID{}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
+		d.byBackend = true
 		if d.by, err = selectOwner(ctx, tx, id); err != nil {
 			return err
 		}
@@ -81,20 +81,20 @@ func (s *Service) asOwner(ctx context.Context, id ID, fn func(ctx context.Contex
 	})
 }
 
-// tellHooks enqueues a webhook about the changes that tx makes to a group.
-func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+// enqueueHooks enqueues a webhook about the changes that tx makes to a group.
+func (s *Service) enqueueHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if !s.hooks.Wants(api.HookGroupChanged) {
 		return nil
 	}
-	what := api.HookGroup{Group: d.group.ID.String(), Name: d.group.Name, New: d.was.ID.IsZero(), Gone: d.group.Dissolved != 0, Members: d.group.Members, Version: d.group.Version}
-	if !d.app {
-		what.By = d.by.String()
+	payload := api.HookGroup{Group: d.group.ID.String(), Name: d.group.Name, New: d.before.ID.IsZero(), Gone: d.group.Dissolved != 0, Members: d.group.Members, Version: d.group.Version}
+	if !d.byBackend {
+		payload.By = d.by.String()
 	}
 	for _, m := range d.joined[:min(len(d.joined), MaxJoined)] {
-		what.Joined = append(what.Joined, m.User.String())
+		payload.Joined = append(payload.Joined, m.User.String())
 	}
 	for _, l := range d.left[:min(len(d.left), MaxJoined)] {
-		what.Left = append(what.Left, l.user.String())
+		payload.Left = append(payload.Left, l.user.String())
 	}
-	return s.hooks.Enqueue(ctx, tx, api.HookGroupChanged, d.group.ID.String(), what)
+	return s.hooks.Enqueue(ctx, tx, api.HookGroupChanged, d.group.ID.String(), payload)
 }

@@ -21,23 +21,23 @@ var MembersChanged = cache.NewEvent[ID]("group members changed")
 // this domain uses the copies. With a stale copy, a socket may keep a group's channel until the drop in the outbox is
 // delivered.
 type copies struct {
-	members *collection.Hash[ID, accounts.ID, kept]
+	members *collection.Hash[ID, accounts.ID, cachedMember]
 }
 
 func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
-	byUser := func(list iter.Seq[Membership]) map[accounts.ID]kept {
-		all := map[accounts.ID]kept{}
+	byUser := func(list iter.Seq[Membership]) map[accounts.ID]cachedMember {
+		all := map[accounts.ID]cachedMember{}
 		for m := range list {
-			all[m.User] = m.kept()
+			all[m.User] = m.cached()
 		}
 		return all
 	}
-	c := copies{collection.NewHash(rt, membersKeys, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, collection.HashSource[ID, accounts.ID, kept]{
-		Load: func(ctx context.Context, id ID) (map[accounts.ID]kept, error) {
+	c := copies{collection.NewHash(rt, membersKeys, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, collection.HashSource[ID, accounts.ID, cachedMember]{
+		Load: func(ctx context.Context, id ID) (map[accounts.ID]cachedMember, error) {
 			list, err := allMembers(ctx, db, id)
 			return byUser(slices.Values(list)), err
 		},
-		Pick: func(ctx context.Context, id ID, users []accounts.ID) (map[accounts.ID]kept, error) {
+		Pick: func(ctx context.Context, id ID, users []accounts.ID) (map[accounts.ID]cachedMember, error) {
 			found, err := selectMembers(ctx, db, id, users)
 			return byUser(maps.Values(found)), err
 		},
@@ -48,15 +48,15 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 
 // targets returns the cached collections of a group, with d's update of loaded ones.
 func (c copies) targets(id ID, d *changeSet) []cache.Target {
-	return []cache.Target{c.members.Edit(id, func(e *collection.HashEdit[accounts.ID, kept]) {
+	return []cache.Target{c.members.Edit(id, func(e *collection.HashEdit[accounts.ID, cachedMember]) {
 		for _, l := range d.left {
 			e.Delete(l.user)
 		}
 		for _, m := range d.joined {
-			e.Set(m.User, m.kept())
+			e.Set(m.User, m.cached())
 		}
 		for _, m := range d.changed {
-			e.Set(m.User, m.kept())
+			e.Set(m.User, m.cached())
 		}
 	})}
 }
@@ -64,8 +64,8 @@ func (c copies) targets(id ID, d *changeSet) []cache.Target {
 // IsMember reports whether a user is in a group, from a cache.
 func (s *Service) IsMember(ctx context.Context, id ID, user accounts.ID) (_ bool, err error) {
 	defer errs.Wrap(&err, "groups.IsMember %s", id)
-	in, err := s.copies.members.Has(ctx, id, user)
-	return in, asKind(ctx, err)
+	isMember, err := s.copies.members.Has(ctx, id, user)
+	return isMember, asKind(ctx, err)
 }
 
 // MemberIDs returns all members of a group, from a cache, in no order.

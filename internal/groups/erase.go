@@ -29,38 +29,38 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			break
 		}
 	}
-	asked, err := groupsAsked(ctx, s.db, user)
+	requested, err := groupsWithRequest(ctx, s.db, user)
 	if err != nil {
 		return asKind(ctx, err)
 	}
-	for _, id := range asked { // admins get an event, and lose their notices
+	for _, id := range requested { // admins get an event, and lose their notices
 		if err := s.Withdraw(ctx, user, id); err != nil && !errors.Is(err, ErrNoRequest) {
 			return err
 		}
 	}
-	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
+	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteUserRows(ctx, tx, user) }))
 }
 
 func (s *Service) eraseFrom(ctx context.Context, user accounts.ID, id ID) error {
-	_, err := s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err := s.changeUnchecked(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, err := selectMember(ctx, tx, id, user)
 		switch {
 		case err != nil:
 			return err
 		case d.group.Members == 1:
-			return s.end(ctx, tx, d)
+			return s.dissolveLocked(ctx, tx, d)
 		case me.Role == Owner:
 			next, err := successor(ctx, tx, id, user)
 			if err != nil {
 				return err
 			}
-			was := next
+			before := next
 			next.Role, next.Muted = Owner, 0
-			if err := d.set(ctx, tx, was, next); err != nil {
+			if err := d.set(ctx, tx, before, next); err != nil {
 				return err
 			}
 		}
-		return d.take(ctx, tx, me, api.GroupLeft)
+		return d.removeMember(ctx, tx, me, api.GroupLeft)
 	})
 	if errors.Is(err, ErrGroup) || errors.Is(err, ErrMember) { // the user has left in the meantime
 		return nil

@@ -10,14 +10,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// small is the largest group whose members all get each change.
-const small = 200
+// maxFanOut is the largest group whose members all get each change.
+const maxFanOut = 200
 
 // publish sends the events of a commit to all devices of the users concerned.
 func (s *Service) publish(ctx context.Context, d *changeSet) {
 	ctx = context.WithoutCancel(ctx)
 	list := slices.Concat(d.joined, d.changed)
-	listed := len(list)+len(d.left) <= small // for more, the event has only the version, and clients list the changes
+	listed := len(list)+len(d.left) <= maxFanOut // for more, the event has only the version, and clients list the changes
 	var users []accounts.ID
 	if listed {
 		for _, m := range list {
@@ -27,7 +27,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	for _, r := range d.requests() {
 		users = append(users, r.User)
 	}
-	who := s.people.ProfilesOrNone(ctx, users...)
+	profiles := s.people.ProfilesOrNone(ctx, users...)
 	var batch []events.Event
 	addAll := func(typ string, users []accounts.ID, data any) {
 		text, ok := events.Encode(s.log, typ, data)
@@ -42,7 +42,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	}
 	add := func(typ string, user accounts.ID, data any) { addAll(typ, []accounts.ID{user}, data) }
 	for _, l := range d.left {
-		add(api.EventGroupLeft, l.user, api.GroupGone{Group: d.group.ID.String(), Why: l.why, Version: d.group.Version})
+		add(api.EventGroupLeft, l.user, api.GroupGone{Group: d.group.ID.String(), Why: l.reason, Version: d.group.Version})
 	}
 	mine := d.joined
 	if d.own != nil {
@@ -58,14 +58,14 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 			typ = api.EventGroupRequested
 		}
 		for _, to := range append(slices.Clone(staff), r.User) {
-			add(typ, to, r.wire(who))
+			add(typ, to, r.wire(profiles))
 		}
 	}
 	if d.group.Dissolved == 0 && d.touched() {
 		change := api.GroupChange{Group: d.group.Wire(), Changed: []api.GroupMember{}, Removed: []string{}}
 		if listed {
 			for _, m := range list {
-				change.Changed = append(change.Changed, m.wire(who))
+				change.Changed = append(change.Changed, m.wire(profiles))
 			}
 			for _, l := range d.left {
 				change.Removed = append(change.Removed, l.user.String())
@@ -77,7 +77,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 }
 
 // touched reports whether the change is visible to all members.
-func (d *changeSet) touched() bool { return d.group.Version != d.was.Version }
+func (d *changeSet) touched() bool { return d.group.Version != d.before.Version }
 
 // requests returns the requests that were opened and closed.
 func (d *changeSet) requests() []Request {
@@ -89,7 +89,7 @@ func (d *changeSet) requests() []Request {
 
 // staff returns the admins and the owner of a group if they must get the change.
 func (s *Service) staff(ctx context.Context, d *changeSet) []accounts.ID {
-	if len(d.requests()) == 0 && (!d.touched() || d.group.Members <= small) || d.group.Dissolved != 0 {
+	if len(d.requests()) == 0 && (!d.touched() || d.group.Members <= maxFanOut) || d.group.Dissolved != 0 {
 		return nil
 	}
 	found, err := selectStaff(ctx, s.db, d.group.ID)
@@ -101,7 +101,7 @@ func (s *Service) staff(ctx context.Context, d *changeSet) []accounts.ID {
 
 // audience returns the users who get a change; see the package.
 func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.ID) []accounts.ID {
-	if d.group.Members <= small {
+	if d.group.Members <= maxFanOut {
 		all, err := s.MemberIDs(ctx, d.group.ID)
 		if err == nil {
 			return all
@@ -115,15 +115,15 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 	return slices.Compact(staff)
 }
 
-func (m Membership) wire(who accounts.Profiles) api.GroupMember {
-	return api.GroupMember{User: who.Wire(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)), Joined: api.At(sqldb.Time(m.Joined)), InvitedBy: orNone(m.Inviter)}
+func (m Membership) wire(profiles accounts.Profiles) api.GroupMember {
+	return api.GroupMember{User: profiles.Wire(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)), Joined: api.At(sqldb.Time(m.Joined)), InvitedBy: idOrEmpty(m.Inviter)}
 }
 
-func (r Request) wire(who accounts.Profiles) api.GroupRequest {
-	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: who.Wire(r.User), Answer: r.Answer, State: r.State.String(), Created: api.At(sqldb.Time(r.Created)), Expires: api.At(sqldb.Time(r.Expires))}
+func (r Request) wire(profiles accounts.Profiles) api.GroupRequest {
+	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: profiles.Wire(r.User), Answer: r.Answer, State: r.State.String(), Created: api.At(sqldb.Time(r.Created)), Expires: api.At(sqldb.Time(r.Expires))}
 }
 
-func orNone(user accounts.ID) string {
+func idOrEmpty(user accounts.ID) string {
 	if user.IsZero() {
 		return ""
 	}

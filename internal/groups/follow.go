@@ -44,8 +44,8 @@ type Note struct {
 // Follow sets the follower of all groups. It is called before the first change.
 func (s *Service) Follow(f Follower) { s.follower = f }
 
-// around calls run, which changes a group, with the follower's record, when it is its turn.
-func (s *Service) around(ctx context.Context, id ID, run func(ctx context.Context, record Record) error) error {
+// withFollower calls run, which changes a group, with the follower's record, when it is its turn.
+func (s *Service) withFollower(ctx context.Context, id ID, run func(ctx context.Context, record Record) error) error {
 	return s.db.InTurn(ctx, id, func(ctx context.Context) error {
 		if s.follower == nil {
 			return run(ctx, func(context.Context, *sqldb.Tx, Change) error { return nil })
@@ -56,7 +56,7 @@ func (s *Service) around(ctx context.Context, id ID, run func(ctx context.Contex
 
 // change returns d in the form for followers.
 func (d *changeSet) change() Change {
-	c := Change{Group: d.group, By: d.by, New: d.was.ID.IsZero()}
+	c := Change{Group: d.group, By: d.by, New: d.before.ID.IsZero()}
 	for _, m := range d.joined {
 		c.Joined = append(c.Joined, m.User)
 	}
@@ -68,18 +68,18 @@ func (d *changeSet) change() Change {
 	}
 	switch {
 	case c.New:
-		c.Notes = append(c.Notes, d.note(api.SystemCreated, d.group.Name, c.Joined[1:]...))
+		c.Notes = append(c.Notes, d.newNote(api.SystemCreated, d.group.Name, c.Joined[1:]...))
 	case len(c.Joined) > 0 && slices.Contains(c.Joined, d.by):
-		c.Notes = append(c.Notes, d.note(api.SystemJoined, ""))
+		c.Notes = append(c.Notes, d.newNote(api.SystemJoined, ""))
 	case len(c.Joined) > 0:
-		c.Notes = append(c.Notes, d.note(api.SystemAdded, "", c.Joined...))
+		c.Notes = append(c.Notes, d.newNote(api.SystemAdded, "", c.Joined...))
 	}
 	for _, l := range d.left {
-		switch l.why {
+		switch l.reason {
 		case api.GroupLeft:
 			c.Notes = append(c.Notes, Note{By: l.user, What: api.SystemLeft})
 		default:
-			c.Notes = append(c.Notes, d.note(api.SystemRemoved, "", l.user))
+			c.Notes = append(c.Notes, d.newNote(api.SystemRemoved, "", l.user))
 		}
 	}
 	if !c.New {
@@ -88,27 +88,27 @@ func (d *changeSet) change() Change {
 	return c
 }
 
-func (d *changeSet) note(what, text string, users ...accounts.ID) Note {
-	return Note{By: d.by, What: what, Text: text, Users: users}
+func (d *changeSet) newNote(kind, text string, users ...accounts.ID) Note {
+	return Note{By: d.by, What: kind, Text: text, Users: users}
 }
 
 // notesOfMembers returns the notes about roles and mutes.
 func (d *changeSet) notesOfMembers() (notes []Note) {
 	for _, m := range d.changed {
-		was := d.wasMember[m.User]
+		before := d.membersBefore[m.User]
 		switch {
-		case was.Role != Owner && m.Role == Owner:
-			notes = append(notes, d.note(api.SystemOwner, "", m.User))
-		case was.Role == Member && m.Role == Admin:
-			notes = append(notes, d.note(api.SystemAdmin, "", m.User))
-		case was.Role == Admin && m.Role == Member:
-			notes = append(notes, d.note(api.SystemNoAdmin, "", m.User))
+		case before.Role != Owner && m.Role == Owner:
+			notes = append(notes, d.newNote(api.SystemOwner, "", m.User))
+		case before.Role == Member && m.Role == Admin:
+			notes = append(notes, d.newNote(api.SystemAdmin, "", m.User))
+		case before.Role == Admin && m.Role == Member:
+			notes = append(notes, d.newNote(api.SystemNoAdmin, "", m.User))
 		}
 		switch now := d.at.UnixMilli(); {
-		case was.Muted != m.Muted && m.Muted > now:
-			notes = append(notes, d.note(api.SystemMuted, "", m.User))
-		case was.Muted > now && m.Muted == 0 && m.Role != Owner:
-			notes = append(notes, d.note(api.SystemUnmuted, "", m.User))
+		case before.Muted != m.Muted && m.Muted > now:
+			notes = append(notes, d.newNote(api.SystemMuted, "", m.User))
+		case before.Muted > now && m.Muted == 0 && m.Role != Owner:
+			notes = append(notes, d.newNote(api.SystemUnmuted, "", m.User))
 		}
 	}
 	return notes
@@ -116,20 +116,20 @@ func (d *changeSet) notesOfMembers() (notes []Note) {
 
 // notesOfGroup returns the notes about the group's name, picture and announcement, and about a mute of all members.
 func (d *changeSet) notesOfGroup() (notes []Note) {
-	if d.group.Name != d.was.Name {
-		notes = append(notes, d.note(api.SystemNamed, d.group.Name))
+	if d.group.Name != d.before.Name {
+		notes = append(notes, d.newNote(api.SystemNamed, d.group.Name))
 	}
-	if d.group.Picture != d.was.Picture {
-		notes = append(notes, d.note(api.SystemPictured, ""))
+	if d.group.Picture != d.before.Picture {
+		notes = append(notes, d.newNote(api.SystemPictured, ""))
 	}
-	if d.group.Announced != d.was.Announced && d.group.Announcement != "" {
-		notes = append(notes, d.note(api.SystemAnnounced, d.group.Announcement))
+	if d.group.Announced != d.before.Announced && d.group.Announcement != "" {
+		notes = append(notes, d.newNote(api.SystemAnnounced, d.group.Announcement))
 	}
 	switch now := d.at.UnixMilli(); {
-	case d.group.Muted != d.was.Muted && d.group.Muted > now:
-		notes = append(notes, d.note(api.SystemAllMuted, ""))
-	case d.was.Muted > now && d.group.Muted == 0:
-		notes = append(notes, d.note(api.SystemAllUnmuted, ""))
+	case d.group.Muted != d.before.Muted && d.group.Muted > now:
+		notes = append(notes, d.newNote(api.SystemAllMuted, ""))
+	case d.before.Muted > now && d.group.Muted == 0:
+		notes = append(notes, d.newNote(api.SystemAllUnmuted, ""))
 	}
 	return notes
 }
@@ -152,7 +152,7 @@ type Standing struct {
 }
 
 // Over reports whether the standing's role is above another member's.
-func (s Standing) Over(other Standing) bool { return s.Role.over(other.Role) == nil }
+func (s Standing) Over(other Standing) bool { return s.Role.checkAbove(other.Role) == nil }
 
 // MayModerate returns ErrMay if the member may not recall messages of others.
 func (s Standing) MayModerate() error { return s.Role.may(moderate, Group{}) }

@@ -28,9 +28,9 @@ type Joins int
 
 // The ways.
 const (
-	Invited Joins = iota // not at all
-	Asking               // an admin decides
-	Open                 // at once
+	Invited   Joins = iota // not at all
+	ByRequest              // an admin decides
+	Open                   // at once
 )
 
 var joins = [...]string{api.JoinInvited, api.JoinAsking, api.JoinOpen}
@@ -95,8 +95,8 @@ type own struct {
 	ownVersion int64 // grows with each change of these
 }
 
-// kept is the form of a Membership in the cache; see Doc.Version before you change it.
-type kept struct {
+// cachedMember is the form of a Membership in the cache; see Doc.Version before you change it.
+type cachedMember struct {
 	Role     Role        `json:"role,omitempty"`
 	Nickname string      `json:"nickname,omitempty"`
 	Muted    int64       `json:"muted,omitempty"`
@@ -104,7 +104,9 @@ type kept struct {
 	Inviter  accounts.ID `json:"inviter,omitzero"`
 }
 
-func (m Membership) kept() kept { return kept{m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter} }
+func (m Membership) cached() cachedMember {
+	return cachedMember{m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter}
+}
 
 // Link is a link that admits users to a group.
 type Link struct {
@@ -114,13 +116,13 @@ type Link struct {
 	Created int64 // Unix ms
 	Expires int64 // Unix ms
 	Uses    int   // so far
-	Most    int   // limit of uses; 0: none
+	MaxUses int   // limit of uses; 0: none
 	Card    bool  // the link is the group's card; see [Service.Card]
 }
 
 // open reports whether the link admits another user.
 func (l Link) open(now time.Time) bool {
-	return now.UnixMilli() < l.Expires && (l.Most == 0 || l.Uses < l.Most)
+	return now.UnixMilli() < l.Expires && (l.MaxUses == 0 || l.Uses < l.MaxUses)
 }
 
 // State is the state of a request. Rows store its number.
@@ -204,10 +206,10 @@ func (c Settings) Validate() error {
 }
 
 // line returns a user's line of text, trimmed.
-func line(where, s string, least, most int) (string, error) {
-	s, ok := words.Line(s, most)
-	if !ok || len(s) < least {
-		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
+func line(field, s string, minLen, maxLen int) (string, error) {
+	s, ok := words.Line(s, maxLen)
+	if !ok || len(s) < minLen {
+		return "", ErrText.On(field, fmt.Sprintf("is not %d to %d printable characters", minLen, maxLen))
 	}
 	return s, nil
 }

@@ -22,7 +22,7 @@ import (
 // follower keeps a group's members by listing changes, as a client does.
 type follower struct {
 	user    accounts.ID
-	members map[accounts.ID]kept
+	members map[accounts.ID]cachedMember
 	version int64
 }
 
@@ -36,7 +36,7 @@ func (f *follower) sync(w *world, id ID, limit int) error {
 			return errors.New("nothing was forgotten, and the list is to be read anew")
 		}
 		for _, m := range c.Changed {
-			f.members[m.User] = m.kept()
+			f.members[m.User] = m.cached()
 		}
 		for _, u := range c.Removed {
 			delete(f.members, u)
@@ -55,36 +55,36 @@ func TestRandomHistoriesOfAGroup(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{Members: 6, Admins: 2})
-				nodes := []*world{w, w.neighbour()}
+				nodes := []*world{w, w.newNode()}
 				roll := rand.New(rand.NewPCG(seed, 7))
-				who := w.join(8)
-				id := w.create(who[0], who[1], who[2])
-				f := &follower{user: who[0], members: map[accounts.ID]kept{}}
+				users := w.newUsers(8)
+				id := w.newGroup(users[0], users[1], users[2])
+				f := &follower{user: users[0], members: map[accounts.ID]cachedMember{}}
 				var links []LinkID
 				for step := range 80 {
 					n := nodes[roll.IntN(2)]
-					me, other := who[roll.IntN(len(who))], who[roll.IntN(len(who))]
+					me, other := users[roll.IntN(len(users))], users[roll.IntN(len(users))]
 					before := w.dump()
-					what, err := n.step(roll, id, me, other, &links)
+					act, err := n.step(roll, id, me, other, &links)
 					if err != nil && errs.KindOf(err) == errs.Internal {
-						t.Fatalf("step %d, %s: %v", step, what, err)
+						t.Fatalf("step %d, %s: %v", step, act, err)
 					}
 					if err != nil && w.dump() != before {
-						t.Fatalf("step %d, %s was refused, %v, and has changed something", step, what, err)
+						t.Fatalf("step %d, %s was refused, %v, and has changed something", step, act, err)
 					}
 					if len(w.roles(id)) == 0 { // dissolved
-						w.sound()
+						w.checkInvariants()
 						return
 					}
 					if roll.IntN(3) > 0 {
 						continue
 					}
-					w.sound()
-					if _, in := w.roles(id)[f.user]; !in {
-						f = &follower{user: slices.Collect(maps.Keys(w.roles(id)))[0], members: map[accounts.ID]kept{}}
+					w.checkInvariants()
+					if _, isMember := w.roles(id)[f.user]; !isMember {
+						f = &follower{user: slices.Collect(maps.Keys(w.roles(id)))[0], members: map[accounts.ID]cachedMember{}}
 					}
 					w.must(f.sync(n, id, 1+roll.IntN(4)))
-					w.agrees(f, id, nodes, what)
+					w.compare(f, id, nodes, act)
 				}
 			})
 		})
@@ -92,7 +92,7 @@ func TestRandomHistoriesOfAGroup(t *testing.T) {
 }
 
 // step runs a random act of one user on a group.
-func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]LinkID) (what string, err error) {
+func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]LinkID) (act string, err error) {
 	ctx := w.t.Context()
 	until := w.db.Now().Add(time.Duration(roll.IntN(7)-3) * time.Hour)
 	switch roll.IntN(18) {
@@ -143,7 +143,7 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 		}
 		return "card", err
 	case 15:
-		_, err = w.Ask(ctx, me, id, "")
+		_, err = w.RequestJoin(ctx, me, id, "")
 		return "ask", err
 	}
 	list, _, err := w.Requests(ctx, me, id, "", 100)
@@ -153,42 +153,42 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 	return "answer", w.Answer(ctx, me, id, list[roll.IntN(len(list))].ID, roll.IntN(3) > 0)
 }
 
-// agrees compares a follower's data, the pages of the list and the copies with SQL.
-func (w *world) agrees(f *follower, id ID, nodes []*world, what string) {
+// compare compares a follower's data, the pages of the list and the copies with SQL.
+func (w *world) compare(f *follower, id ID, nodes []*world, act string) {
 	w.t.Helper()
 	list, err := allMembers(w.t.Context(), w.db, id)
 	w.must(err)
-	want := map[accounts.ID]kept{}
+	want := map[accounts.ID]cachedMember{}
 	for _, m := range list {
-		want[m.User] = m.kept()
+		want[m.User] = m.cached()
 	}
 	if !maps.Equal(f.members, want) {
-		w.t.Fatalf("after %s: whoever follows knows %v, want %v", what, f.members, want)
+		w.t.Fatalf("after %s: whoever follows knows %v, want %v", act, f.members, want)
 	}
-	paged := map[accounts.ID]kept{}
+	paged := map[accounts.ID]cachedMember{}
 	last := Owner
 	for cursor := ""; ; {
 		page, next, _, err := w.Members(w.t.Context(), f.user, id, cursor, 2)
 		w.must(err)
 		for _, m := range page {
 			if m.Role > last {
-				w.t.Fatalf("after %s: a page is out of order", what)
+				w.t.Fatalf("after %s: a page is out of order", act)
 			}
-			last, paged[m.User] = m.Role, m.kept()
+			last, paged[m.User] = m.Role, m.cached()
 		}
 		if cursor = next; next == "" {
 			break
 		}
 	}
 	if !maps.Equal(paged, want) {
-		w.t.Fatalf("after %s: the pages have %v, want %v", what, paged, want)
+		w.t.Fatalf("after %s: the pages have %v, want %v", act, paged, want)
 	}
 	bubble.Sleep(time.Second)
 	for i, n := range nodes {
 		got, err := n.copies.members.All(w.t.Context(), id)
 		w.must(err)
 		if !maps.Equal(got, want) {
-			w.t.Fatalf("after %s: node %d has the copy %v, want %v", what, i, got, want)
+			w.t.Fatalf("after %s: node %d has the copy %v, want %v", act, i, got, want)
 		}
 	}
 }
@@ -196,15 +196,15 @@ func (w *world) agrees(f *follower, id ID, nodes []*world, what string) {
 // A change that is committed during a request is in its response or in the next one.
 func TestWhoAsksWhileAGroupChangesMissesNothing(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		who := w.join(60)
-		id := w.create(who[0], who[1:]...)
-		f := &follower{user: who[0], members: map[accounts.ID]kept{}}
+		users := w.newUsers(60)
+		id := w.newGroup(users[0], users[1:]...)
+		f := &follower{user: users[0], members: map[accounts.ID]cachedMember{}}
 		w.must(f.sync(w, id, 500))
 		until := w.db.Now().Add(time.Hour)
 		var changing sync.WaitGroup
 		changing.Go(func() {
-			for _, u := range who[1:] {
-				if _, err := w.SetMember(t.Context(), who[0], id, u, MemberUpdate{MutedUntil: &until}); err != nil {
+			for _, u := range users[1:] {
+				if _, err := w.SetMember(t.Context(), users[0], id, u, MemberUpdate{MutedUntil: &until}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -212,21 +212,21 @@ func TestWhoAsksWhileAGroupChangesMissesNothing(t *testing.T) {
 		})
 		done := make(chan struct{})
 		go func() { changing.Wait(); close(done) }()
-		for over := false; !over; {
+		for finished := false; !finished; {
 			select {
 			case <-done:
-				over = true // the next response has all changes
+				finished = true // the next response has all changes
 			default:
 			}
 			w.must(f.sync(w, id, 500))
 		}
-		if missed := len(who) - 1 - mutes(f.members); missed > 0 {
-			t.Errorf("whoever follows the changes has missed %d of %d", missed, len(who)-1)
+		if missed := len(users) - 1 - countMuted(f.members); missed > 0 {
+			t.Errorf("whoever follows the changes has missed %d of %d", missed, len(users)-1)
 		}
 	})
 }
 
-func mutes(members map[accounts.ID]kept) (n int) {
+func countMuted(members map[accounts.ID]cachedMember) (n int) {
 	for _, m := range members {
 		if m.Muted > 0 {
 			n++

@@ -124,14 +124,14 @@ type MemberPath struct {
 }
 
 // both returns the group and the user of the path. It returns the given error for an invalid user id.
-func (p MemberPath) both(nobody error) (ID, accounts.ID, error) {
+func (p MemberPath) both(errInvalid error) (ID, accounts.ID, error) {
 	id, err := p.parse()
 	if err != nil {
 		return id, accounts.ID{}, err
 	}
 	user, err := ids.Parse[accounts.User](p.User)
 	if err != nil {
-		return id, user, nobody
+		return id, user, errInvalid
 	}
 	return id, user, nil
 }
@@ -288,8 +288,8 @@ func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.people.Profiles(ctx, usersOf(list))
-	return web.NewBody(api.GroupMembers{Members: web.List(list, func(m Membership) api.GroupMember { return m.wire(who) }), Next: next, Version: g.Version}), err
+	profiles, err := s.people.Profiles(ctx, usersOf(list))
+	return web.NewBody(api.GroupMembers{Members: web.List(list, func(m Membership) api.GroupMember { return m.wire(profiles) }), Next: next, Version: g.Version}), err
 }
 
 func usersOf(list []Membership) []accounts.ID {
@@ -309,8 +309,8 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.people.Profiles(ctx, usersOf(c.Changed))
-	return web.NewBody(api.GroupChanges{Group: c.Group.Wire(), Changed: web.List(c.Changed, func(m Membership) api.GroupMember { return m.wire(who) }),
+	profiles, err := s.people.Profiles(ctx, usersOf(c.Changed))
+	return web.NewBody(api.GroupChanges{Group: c.Group.Wire(), Changed: web.List(c.Changed, func(m Membership) api.GroupMember { return m.wire(profiles) }),
 		Removed: web.List(c.Removed, accounts.ID.String), Version: c.Version, More: c.More, Reset: c.Reset}), err
 }
 
@@ -330,8 +330,8 @@ func (s *Service) postMembers(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	who := s.people.ProfilesOrNone(ctx, usersOf(added)...)
-	return web.NewBody(api.GroupAdded{Added: web.List(added, func(m Membership) api.GroupMember { return m.wire(who) })}), nil
+	profiles := s.people.ProfilesOrNone(ctx, usersOf(added)...)
+	return web.NewBody(api.GroupAdded{Added: web.List(added, func(m Membership) api.GroupMember { return m.wire(profiles) })}), nil
 }
 
 func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
@@ -369,9 +369,9 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.people.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return b.User }))
+	profiles, err := s.people.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return b.User }))
 	wire := func(b Ban) api.GroupBan {
-		return api.GroupBan{User: who.Wire(b.User), By: b.By.String(), At: api.At(sqldb.Time(b.At))}
+		return api.GroupBan{User: profiles.Wire(b.User), By: b.By.String(), At: api.At(sqldb.Time(b.At))}
 	}
 	return web.NewBody(api.GroupBans{Bans: web.List(list, wire), Next: next}), err
 }
@@ -393,7 +393,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.GroupLink {
-	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.Most, Card: l.Card}
+	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.MaxUses, Card: l.Card}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
@@ -437,7 +437,7 @@ func (s *Service) getLink(ctx context.Context, caller accounts.Caller, in *LinkP
 	if err != nil {
 		return nil, err
 	}
-	g, me, err := s.Look(ctx, caller.User, link)
+	g, me, err := s.GroupOfLink(ctx, caller.User, link)
 	return web.NewBody(membership(g, me)), err
 }
 
@@ -459,8 +459,8 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	}
 	out := membership(g, me)
 	if r != nil {
-		asked := r.wire(s.people.ProfilesOrNone(ctx, caller.User))
-		out.Request = &asked
+		request := r.wire(s.people.ProfilesOrNone(ctx, caller.User))
+		out.Request = &request
 	}
 	return web.NewBody(out), nil
 }
@@ -473,7 +473,7 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.Ask(ctx, caller.User, id, in.Body.Answer)
+	r, err := s.RequestJoin(ctx, caller.User, id, in.Body.Answer)
 	switch {
 	case err != nil:
 		return nil, err
@@ -496,8 +496,8 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.people.Profiles(ctx, web.List(list, func(r Request) accounts.ID { return r.User }))
-	return web.NewBody(api.GroupRequests{Requests: web.List(list, func(r Request) api.GroupRequest { return r.wire(who) }), Next: next}), err
+	profiles, err := s.people.Profiles(ctx, web.List(list, func(r Request) accounts.ID { return r.User }))
+	return web.NewBody(api.GroupRequests{Requests: web.List(list, func(r Request) api.GroupRequest { return r.wire(profiles) }), Next: next}), err
 }
 
 func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
@@ -515,14 +515,14 @@ type RequestPath struct {
 }
 
 func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
-	return s.answered(ctx, caller, in, true)
+	return s.answerRequest(ctx, caller, in, true)
 }
 
 func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
-	return s.answered(ctx, caller, in, false)
+	return s.answerRequest(ctx, caller, in, false)
 }
 
-func (s *Service) answered(ctx context.Context, caller accounts.Caller, in *RequestPath, yes bool) (*web.Empty, error) {
+func (s *Service) answerRequest(ctx context.Context, caller accounts.Caller, in *RequestPath, accept bool) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -531,5 +531,5 @@ func (s *Service) answered(ctx context.Context, caller accounts.Caller, in *Requ
 	if err != nil {
 		return nil, ErrNoRequest
 	}
-	return &web.Empty{}, s.Answer(ctx, caller.User, id, request, yes)
+	return &web.Empty{}, s.Answer(ctx, caller.User, id, request, accept)
 }

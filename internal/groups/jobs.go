@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// remembered is the shortest time that SQL stores the row of a former member. It is longer for a muted one.
-	remembered = 90 * 24 * time.Hour
+	// formerMemberLife is the shortest time that SQL stores the row of a former member. It is longer for a muted one.
+	formerMemberLife = 90 * 24 * time.Hour
 	// sweepBatch is the number of rows that a sweep handles at a time.
 	sweepBatch = 200
-	// dissolvedFor is the delay before the messages of a dissolved group are deleted, so that running requests have
+	// dissolvedDelay is the delay before the messages of a dissolved group are deleted, so that running requests have
 	// ended.
-	dissolvedFor = 10 * time.Minute
+	dissolvedDelay = 10 * time.Minute
 )
 
 // Jobs returns the background jobs of this domain. No caller depends on them.
@@ -29,12 +29,12 @@ func (s *Service) Jobs() []worker.Job {
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "groups.prune")
 	now := s.db.Now()
-	return asKind(ctx, errors.Join(s.pruneDissolved(ctx, now.Add(-dissolvedFor)), s.pruneMembers(ctx, now.Add(-remembered)), deleteOld(ctx, s.db, now.Add(-remembered), sweepBatch)))
+	return asKind(ctx, errors.Join(s.pruneDissolved(ctx, now.Add(-dissolvedDelay)), s.pruneMembers(ctx, now.Add(-formerMemberLife)), deleteOld(ctx, s.db, now.Add(-formerMemberLife), sweepBatch)))
 }
 
 func (s *Service) pruneDissolved(ctx context.Context, before time.Time) error {
 	for {
-		list, err := longDissolved(ctx, s.db, before, sweepBatch)
+		list, err := dissolvedBefore(ctx, s.db, before, sweepBatch)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -53,14 +53,14 @@ func (s *Service) pruneDissolved(ctx context.Context, before time.Time) error {
 
 func (s *Service) pruneMembers(ctx context.Context, before time.Time) error {
 	for {
-		old, err := longGone(ctx, s.db, before, sweepBatch)
+		old, err := formerMembersBefore(ctx, s.db, before, sweepBatch)
 		if err != nil {
 			return err
 		}
 		n := 0
 		for id, gone := range old {
 			n += len(gone)
-			if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, gone) }); err != nil {
+			if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteFormerMembers(ctx, tx, id, gone) }); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,7 @@ import (
 var Keys = keyspace.New("groups")
 
 var (
-	membersKeys = keyspace.Def1[ID](Keys, "group:members:{gid}", keyspace.CachedHashOf[accounts.ID, kept](),
+	membersKeys = keyspace.Def1[ID](Keys, "group:members:{gid}", keyspace.CachedHashOf[accounts.ID, cachedMember](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute),
 		keyspace.Doc{
 			Purpose:       "a group's members with role (0 member, 1 admin, 2 owner), nickname and mute",

@@ -17,25 +17,25 @@ const maxLinks = 50
 
 // NewLink creates a link that admits users until life has passed. most is the limit of uses; 0 means none. The caller
 // chooses the link's id, as in [Service.Create]. It returns ErrGroup, ErrMay or ErrLinks.
-func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link LinkID, life time.Duration, most int) (l Link, err error) {
+func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link LinkID, life time.Duration, maxUses int) (l Link, err error) {
 	defer errs.Wrap(&err, "groups.NewLink %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
-		there, err := linksOf(ctx, tx, id)
+		links, err := linksOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == user }); i >= 0 { // an earlier try created it
-			l = there[i]
+		if i := slices.IndexFunc(links, func(l Link) bool { return l.ID == link && l.By == user }); i >= 0 { // an earlier try created it
+			l = links[i]
 			return nil
 		}
-		open, err := openLinks(ctx, tx, d.group, there, d.at)
+		open, err := openLinks(ctx, tx, d.group, links, d.at)
 		if err != nil {
 			return err
 		}
 		if open = slices.DeleteFunc(open, func(l Link) bool { return l.Card }); len(open) >= maxLinks {
 			return ErrLinks
 		}
-		l = Link{ID: link, Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
+		l = Link{ID: link, Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), MaxUses: maxUses}
 		return insertLink(ctx, tx, l)
 	})
 	return l, err
@@ -47,23 +47,23 @@ func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now 
 	if len(links) == 0 {
 		return nil, nil
 	}
-	makers := make([]accounts.ID, len(links))
+	creators := make([]accounts.ID, len(links))
 	for i, l := range links {
-		makers[i] = l.By
+		creators[i] = l.By
 	}
-	members, err := selectMembers(ctx, q, g.ID, makers)
+	members, err := selectMembers(ctx, q, g.ID, creators)
 	if err != nil {
 		return nil, err
 	}
-	standings, err := accounts.Standings(ctx, q, makers...)
+	standings, err := accounts.Standings(ctx, q, creators...)
 	return slices.DeleteFunc(links, func(l Link) bool {
-		m, in := members[l.By]
-		return !in || m.Role.may(invite, g) != nil || standings[l.By].IsInactive()
+		m, isMember := members[l.By]
+		return !isMember || m.Role.may(invite, g) != nil || standings[l.By].IsInactive()
 	}), err
 }
 
-// letsIn returns ErrLink if a link has expired or is used up, or if its maker may no longer invite.
-func letsIn(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time) error {
+// checkLink returns ErrLink if a link has expired or is used up, or if its maker may no longer invite.
+func checkLink(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time) error {
 	open, err := openLinks(ctx, q, g, []Link{l}, now)
 	if err == nil && len(open) == 0 {
 		err = ErrLink
@@ -74,7 +74,7 @@ func letsIn(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time
 // Links returns the open links: all of them to admins, and only their own to members. It returns ErrGroup.
 func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "groups.Links %s", id)
-	g, me, err := s.inGroup(ctx, user, id)
+	g, me, err := s.groupAndMember(ctx, user, id)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +103,9 @@ func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link Link
 	return err
 }
 
-// Look returns the group of a link for a user who may join, and the user's membership; nil: not a member. It returns
+// GroupOfLink returns the group of a link for a user who may join, and the user's membership; nil: not a member. It returns
 // ErrLink.
-func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me *Membership, err error) {
+func (s *Service) GroupOfLink(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me *Membership, err error) {
 	defer errs.Wrap(&err, "groups.Look")
 	l, err := selectLink(ctx, s.db, link)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 		err = ErrLink
 	}
 	if err == nil {
-		err = letsIn(ctx, s.db, l, g, s.db.Now())
+		err = checkLink(ctx, s.db, l, g, s.db.Now())
 	}
 	if err != nil {
 		return Group{}, nil, asKind(ctx, err)
@@ -136,7 +136,7 @@ const cardLife = 48 * time.Hour
 // [accounts.ErrNotDrawn] if no open card exists, ErrGroup or ErrMay.
 func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.Card %s", id)
-	g, me, err := s.inGroup(ctx, user, id)
+	g, me, err := s.groupAndMember(ctx, user, id)
 	if err == nil {
 		err = me.Role.may(invite, g)
 	}
@@ -161,15 +161,15 @@ func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link,
 func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.DrawCard %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
-		there, err := linksOf(ctx, tx, id)
+		links, err := linksOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		if there, err = openLinks(ctx, tx, d.group, there, d.at); err != nil {
+		if links, err = openLinks(ctx, tx, d.group, links, d.at); err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(there, func(l Link) bool { return l.Card }); i >= 0 {
-			card = there[i]
+		if i := slices.IndexFunc(links, func(l Link) bool { return l.Card }); i >= 0 {
+			card = links[i]
 			return nil
 		}
 		card = Link{ID: ids.New[Link](), Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(cardLife).UnixMilli(), Card: true}
@@ -190,16 +190,16 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answe
 	if err != nil {
 		return Group{}, nil, nil, asKind(ctx, err)
 	}
-	g, err := s.enter(ctx, l.Group, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	g, err := s.changeUnchecked(ctx, l.Group, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, r = nil, nil
 		l, err := selectLink(ctx, tx, link) // under the lock of its group
 		if err == nil {
-			err = letsIn(ctx, tx, l, d.group, d.at)
+			err = checkLink(ctx, tx, l, d.group, d.at)
 		}
 		if err == nil {
-			err = s.welcome(ctx, tx, d, user)
+			err = s.checkJoin(ctx, tx, d, user)
 		}
-		if err == nil && l.Card && d.group.Joins == Asking {
+		if err == nil && l.Card && d.group.Joins == ByRequest {
 			r, err = s.request(ctx, tx, d, user, answer)
 			return err
 		}
@@ -221,8 +221,8 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answe
 	return g, me, r, err
 }
 
-// welcome refuses a user for a locked group: it returns ErrAlready for a member and ErrBanned for a banned user.
-func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID) error {
+// checkJoin refuses a user for a locked group: it returns ErrAlready for a member and ErrBanned for a banned user.
+func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID) error {
 	switch _, err := selectMember(ctx, tx, d.group.ID, user); {
 	case err == nil:
 		return ErrAlready

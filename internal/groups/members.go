@@ -28,11 +28,11 @@ func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []a
 		if len(users) == 0 {
 			return nil
 		}
-		there, err := selectMembers(ctx, tx, id, users)
+		members, err := selectMembers(ctx, tx, id, users)
 		if err != nil {
 			return err
 		}
-		fresh := slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { return there[u].User == u })
+		fresh := slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { return members[u].User == u })
 		banned, err := selectBanned(ctx, tx, id, users)
 		if err == nil && len(banned) > 0 {
 			err = ErrTheyBanned
@@ -63,7 +63,7 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 	if u.MutedUntil != nil {
 		verbs = append(verbs, mute)
 	}
-	_, err = s.over(ctx, user, id, other, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Membership) error {
+	_, err = s.changeMember(ctx, user, id, other, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Membership) error {
 		m = before
 		if u.MutedUntil != nil {
 			var err error
@@ -87,12 +87,12 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 	return m, err
 }
 
-// over is [Service.change] for an act on another member, whose role must be lower. It returns ErrMember or ErrRank.
-func (s *Service) over(ctx context.Context, user accounts.ID, id ID, other accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Membership) error) (Group, error) {
+// changeMember is [Service.change] for an act on another member, whose role must be lower. It returns ErrMember or ErrRank.
+func (s *Service) changeMember(ctx context.Context, user accounts.ID, id ID, other accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Membership) error) (Group, error) {
 	return s.change(ctx, id, user, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
 		m, err := selectMember(ctx, tx, id, other)
 		if err == nil {
-			err = me.Role.over(m.Role)
+			err = me.Role.checkAbove(m.Role)
 		}
 		if err != nil {
 			return err
@@ -104,8 +104,8 @@ func (s *Service) over(ctx context.Context, user accounts.ID, id ID, other accou
 // Remove removes another member. It returns ErrGroup, ErrMember, ErrMay or ErrRank.
 func (s *Service) Remove(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Remove %s", id)
-	_, err = s.over(ctx, user, id, other, []verb{remove}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
-		return d.take(ctx, tx, m, api.GroupRemoved)
+	_, err = s.changeMember(ctx, user, id, other, []verb{remove}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
+		return d.removeMember(ctx, tx, m, api.GroupRemoved)
 	})
 	return err
 }
@@ -124,22 +124,22 @@ func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accoun
 		}
 		switch m, err := selectMember(ctx, tx, id, other); {
 		case errors.Is(err, ErrMember):
-			switch who, err := accounts.Standings(ctx, tx, other); {
+			switch standings, err := accounts.Standings(ctx, tx, other); {
 			case err != nil:
 				return err
-			case len(who) == 0:
+			case len(standings) == 0:
 				return accounts.ErrNoUser
 			}
 		case err != nil:
 			return err
-		case me.Role.over(m.Role) != nil:
+		case me.Role.checkAbove(m.Role) != nil:
 			return ErrRank
 		default:
-			if err := d.take(ctx, tx, m, api.GroupBanned); err != nil {
+			if err := d.removeMember(ctx, tx, m, api.GroupBanned); err != nil {
 				return err
 			}
 		}
-		switch r, err := waitingOf(ctx, tx, id, other); {
+		switch r, err := unclosedRequest(ctx, tx, id, other); {
 		case err == nil:
 			if err := d.close(ctx, tx, r, Refused); err != nil {
 				return err
@@ -156,8 +156,8 @@ func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accoun
 func (s *Service) Unban(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Unban %s", id)
 	_, err = s.change(ctx, id, user, []verb{ban}, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, _ Membership) error {
-		there, err := deleteBan(ctx, tx, id, other)
-		if err == nil && !there {
+		deleted, err := deleteBan(ctx, tx, id, other)
+		if err == nil && !deleted {
 			err = ErrNoBan
 		}
 		return err
@@ -189,7 +189,7 @@ func (s *Service) Bans(ctx context.Context, user accounts.ID, id ID, cursor stri
 
 // may returns ErrMay if the user's role does not allow v, and ErrGroup if the user is not a member.
 func (s *Service) may(ctx context.Context, user accounts.ID, id ID, v verb) error {
-	g, me, err := s.inGroup(ctx, user, id)
+	g, me, err := s.groupAndMember(ctx, user, id)
 	if err != nil {
 		return err
 	}
@@ -202,12 +202,12 @@ func (s *Service) Leave(ctx context.Context, user accounts.ID, id ID) (err error
 	defer errs.Wrap(&err, "groups.Leave %s", id)
 	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
 		if d.group.Members == 1 {
-			return s.end(ctx, tx, d)
+			return s.dissolveLocked(ctx, tx, d)
 		}
 		if err := me.Role.may(leave, d.group); err != nil {
 			return err
 		}
-		return d.take(ctx, tx, me, api.GroupLeft)
+		return d.removeMember(ctx, tx, me, api.GroupLeft)
 	})
 	return err
 }
@@ -224,13 +224,13 @@ func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to acco
 		if err != nil {
 			return err
 		}
-		was := next
+		before := next
 		me = m
 		me.Role, next.Role, next.Muted = Admin, Owner, 0
 		if err := d.set(ctx, tx, m, me); err != nil {
 			return err
 		}
-		return d.set(ctx, tx, was, next)
+		return d.set(ctx, tx, before, next)
 	})
 	return g, me, err
 }
@@ -239,13 +239,13 @@ func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to acco
 func (s *Service) Dissolve(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Dissolve %s", id)
 	_, err = s.change(ctx, id, user, []verb{dissolve}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
-		return s.end(ctx, tx, d)
+		return s.dissolveLocked(ctx, tx, d)
 	})
 	return err
 }
 
-// end dissolves a locked group.
-func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+// dissolveLocked dissolves a locked group.
+func (s *Service) dissolveLocked(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	list, err := allMembers(ctx, tx, d.group.ID)
 	if err != nil {
 		return err
@@ -253,11 +253,11 @@ func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	for _, m := range list {
 		d.left = append(d.left, leaver{m.User, api.GroupDissolved, m.Role})
 	}
-	asked, err := waitingIn(ctx, tx, d.group.ID, place{}, math.MaxInt32)
+	requests, err := pagePending(ctx, tx, d.group.ID, place{}, math.MaxInt32)
 	if err != nil {
 		return err
 	}
-	for _, r := range asked { // the rows are deleted with the group
+	for _, r := range requests { // the rows are deleted with the group
 		r.State = Withdrawn
 		d.closed = append(d.closed, r)
 	}
@@ -265,7 +265,7 @@ func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if err := deleteMembers(ctx, tx, d.group.ID); err != nil {
 		return err
 	}
-	return deleteAround(ctx, tx, d.group.ID)
+	return deleteChildRows(ctx, tx, d.group.ID)
 }
 
 // OwnUpdate is a member's change of their own membership; nil changes nothing.
@@ -312,7 +312,7 @@ func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpda
 // Seen returns the number of members who have seen the newest announcement. It returns ErrGroup or ErrMay.
 func (s *Service) Seen(ctx context.Context, user accounts.ID, id ID) (_ Group, n int, err error) {
 	defer errs.Wrap(&err, "groups.Seen %s", id)
-	g, me, err := s.inGroup(ctx, user, id)
+	g, me, err := s.groupAndMember(ctx, user, id)
 	if err == nil {
 		err = me.Role.may(announce, g)
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// record writes the notices about d for users who see it nowhere else. New and former members get one, admins get one
+// recordNotices writes the notices about d for users who see it nowhere else. New and former members get one, admins get one
 // for each request, and users get one for the answer. The notices of a request leave the admins' lists when the request
 // ends, and when they are no longer admins.
-func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+func (s *Service) recordNotices(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if s.notices == nil {
 		return nil
 	}
@@ -25,48 +25,48 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 			return err
 		}
 	}
-	over, err := d.noticesOver(ctx, tx, staff)
+	stale, err := d.staleNotices(ctx, tx, staff)
 	if err != nil {
 		return err
 	}
-	if err := s.notices.Withdraw(ctx, tx, over...); err != nil {
+	if err := s.notices.Withdraw(ctx, tx, stale...); err != nil {
 		return err
 	}
-	return s.notices.Record(ctx, tx, d.noticesNew(staff)...)
+	return s.notices.Record(ctx, tx, d.newNotices(staff)...)
 }
 
-// noticesOver returns the notices that leave the lists of admins: notices of closed requests, and all notices of former
+// staleNotices returns the notices that leave the lists of admins: notices of closed requests, and all notices of former
 // admins.
-func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accounts.ID) (over []notices.SourceKey, err error) {
+func (d *changeSet) staleNotices(ctx context.Context, tx *sqldb.Tx, staff []accounts.ID) (stale []notices.SourceKey, err error) {
 	if former := d.formerStaff(); len(former) > 0 {
-		waiting := d.closed // in a dissolved group, all pending requests
+		pending := d.closed // in a dissolved group, all pending requests
 		if d.group.Dissolved == 0 {
-			if waiting, err = waitingIn(ctx, tx, d.group.ID, place{}, math.MaxInt32); err != nil {
+			if pending, err = pagePending(ctx, tx, d.group.ID, place{}, math.MaxInt32); err != nil {
 				return nil, err
 			}
 		}
-		for _, r := range waiting {
+		for _, r := range pending {
 			for _, admin := range former {
-				over = append(over, notices.SourceKey{User: admin, Source: sourceOf(r)})
+				stale = append(stale, notices.SourceKey{User: admin, Source: sourceOf(r)})
 			}
 		}
 	}
 	for _, r := range d.closed {
 		for _, admin := range staff {
-			over = append(over, notices.SourceKey{User: admin, Source: sourceOf(r)})
+			stale = append(stale, notices.SourceKey{User: admin, Source: sourceOf(r)})
 		}
 	}
-	return over, nil
+	return stale, nil
 }
 
-// noticesNew returns the new notices of users about changes that concern them, and of admins about a request.
-func (d *changeSet) noticesNew(staff []accounts.ID) (told []notices.Entry) {
+// newNotices returns the new notices of users about changes that concern them, and of admins about a request.
+func (d *changeSet) newNotices(staff []accounts.ID) (entries []notices.Entry) {
 	entry := func(kind string, to, by accounts.ID, source string, data api.NoticeOfGroup) {
 		if to == by {
 			return
 		}
-		data.V, data.Group, data.Name, data.User = 1, d.group.ID.String(), d.group.Name, orNone(by)
-		told = append(told, notices.Entry{User: to, Kind: kind, Source: source, About: by, Data: data})
+		data.V, data.Group, data.Name, data.User = 1, d.group.ID.String(), d.group.Name, idOrEmpty(by)
+		entries = append(entries, notices.Entry{User: to, Kind: kind, Source: source, About: by, Data: data})
 	}
 	approved := map[accounts.ID]bool{}
 	for _, r := range d.closed {
@@ -82,7 +82,7 @@ func (d *changeSet) noticesNew(staff []accounts.ID) (told []notices.Entry) {
 	if r := d.opened; r != nil {
 		for _, admin := range staff {
 			entry(api.NoticeGroupRequested, admin, r.User, sourceOf(*r), api.NoticeOfGroup{Request: r.ID.String()})
-			told[len(told)-1].Expires = sqldb.Time(r.Expires)
+			entries[len(entries)-1].Expires = sqldb.Time(r.Expires)
 		}
 	}
 	version := func(of int64) string { return d.group.ID.String() + ":" + strconv.FormatInt(of, 10) }
@@ -92,14 +92,14 @@ func (d *changeSet) noticesNew(staff []accounts.ID) (told []notices.Entry) {
 		}
 	}
 	for _, l := range d.left {
-		switch l.why {
+		switch l.reason {
 		case api.GroupRemoved, api.GroupBanned:
-			entry(api.NoticeGroupRemoved, l.user, d.by, "group_removed:"+version(d.group.Version), api.NoticeOfGroup{Banned: l.why == api.GroupBanned})
+			entry(api.NoticeGroupRemoved, l.user, d.by, "group_removed:"+version(d.group.Version), api.NoticeOfGroup{Banned: l.reason == api.GroupBanned})
 		case api.GroupDissolved:
 			entry(api.NoticeGroupDissolved, l.user, d.by, "group_dissolved:"+d.group.ID.String(), api.NoticeOfGroup{})
 		}
 	}
-	return told
+	return entries
 }
 
 // sourceOf returns the notice source of a request.
@@ -108,7 +108,7 @@ func sourceOf(r Request) string { return "group_request:" + r.ID.String() }
 // formerStaff returns users who were admins or the owner before the change.
 func (d *changeSet) formerStaff() (all []accounts.ID) {
 	for _, m := range d.changed {
-		if d.wasMember[m.User].Role >= Admin && m.Role < Admin {
+		if d.membersBefore[m.User].Role >= Admin && m.Role < Admin {
 			all = append(all, m.User)
 		}
 	}

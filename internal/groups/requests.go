@@ -10,20 +10,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// maxWaiting is the largest number of pending requests of a group. It is bounded because some changes of the group read
+// maxPending is the largest number of pending requests of a group. It is bounded because some changes of the group read
 // all of them.
-const maxWaiting = 1000
+const maxPending = 1000
 
-// Ask requests to join a group. An open group admits the user at once, and r is nil. A second request changes nothing.
+// RequestJoin requests to join a group. An open group admits the user at once, and r is nil. A second request changes nothing.
 // It returns ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups or ErrRequests.
-func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer string) (r *Request, err error) {
+func (s *Service) RequestJoin(ctx context.Context, user accounts.ID, id ID, answer string) (r *Request, err error) {
 	defer errs.Wrap(&err, "groups.Ask %s", id)
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
 		return nil, err
 	}
-	_, err = s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err = s.changeUnchecked(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		r = nil
-		err := s.welcome(ctx, tx, d, user)
+		err := s.checkJoin(ctx, tx, d, user)
 		switch {
 		case errors.Is(err, ErrAlready):
 			return err
@@ -42,7 +42,7 @@ func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer strin
 
 // request opens a request in a locked group, or returns the pending one.
 func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID, answer string) (*Request, error) {
-	switch before, err := waitingOf(ctx, tx, d.group.ID, user); {
+	switch before, err := unclosedRequest(ctx, tx, d.group.ID, user); {
 	case errors.Is(err, ErrNoRequest):
 	case err != nil:
 		return nil, err
@@ -53,10 +53,10 @@ func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 			return nil, err
 		}
 	}
-	switch n, err := countWaiting(ctx, tx, d.group.ID); {
+	switch n, err := countPending(ctx, tx, d.group.ID); {
 	case err != nil:
 		return nil, err
-	case n >= maxWaiting:
+	case n >= maxPending:
 		return nil, ErrRequests
 	}
 	r := &Request{ID: ids.New[Request](), Group: d.group.ID, User: user, Answer: answer, Created: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.RequestLife).UnixMilli()}
@@ -75,7 +75,7 @@ func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, cursor 
 	if err := s.may(ctx, user, id, answer); err != nil {
 		return nil, "", err
 	}
-	list, err := waitingIn(ctx, s.db, id, after, limit+1)
+	list, err := pagePending(ctx, s.db, id, after, limit+1)
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
@@ -89,7 +89,7 @@ func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, cursor 
 
 // Answer approves a request, so that its user becomes a member, or refuses it. It returns ErrGroup, ErrMay,
 // ErrNoRequest, ErrFull, ErrGroups or accounts.ErrNoUser.
-func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request RequestID, yes bool) (err error) {
+func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request RequestID, accept bool) (err error) {
 	defer errs.Wrap(&err, "groups.Answer %s", id)
 	_, err = s.change(ctx, id, user, []verb{answer}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
 		r, err := selectRequest(ctx, tx, request)
@@ -98,7 +98,7 @@ func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request R
 			return err
 		case r.Group != id || r.State != Pending || d.at.UnixMilli() >= r.Expires:
 			return ErrNoRequest
-		case !yes:
+		case !accept:
 			return d.close(ctx, tx, r, Refused)
 		}
 		if err := d.close(ctx, tx, r, Approved); err != nil {
@@ -112,8 +112,8 @@ func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request R
 // Withdraw withdraws the user's own request. It returns ErrNoRequest if there is none.
 func (s *Service) Withdraw(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Withdraw %s", id)
-	_, err = s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		r, err := waitingOf(ctx, tx, id, user)
+	_, err = s.changeUnchecked(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		r, err := unclosedRequest(ctx, tx, id, user)
 		if err != nil {
 			return err
 		}

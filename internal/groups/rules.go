@@ -61,8 +61,8 @@ func (r Role) may(v verb, g Group) error {
 	return nil
 }
 
-// over returns ErrRank unless other is a lower role.
-func (r Role) over(other Role) error {
+// checkAbove returns ErrRank unless other is a lower role.
+func (r Role) checkAbove(other Role) error {
 	if r <= other {
 		return ErrRank
 	}

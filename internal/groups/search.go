@@ -11,8 +11,8 @@ import (
 // A search compares members here, as in messaging (decision 17). Names and remarks belong to other domains, and no
 // index of all engines finds a part of a Chinese name. The cost of a call is bounded, and a cursor resumes the search.
 
-// searchReach is the number of members that one call reads. The largest group has five times as many.
-const searchReach = 1000
+// searchBatch is the number of members that one call reads. The largest group has five times as many.
+const searchBatch = 1000
 
 // ErrQuery refuses a search without words.
 var ErrQuery = errs.New(errs.Invalid, "group.query", "There is nothing in this to search for.")
@@ -22,15 +22,15 @@ var ErrQuery = errs.New(errs.Invalid, "group.query", "There is nothing in this t
 // and still a next cursor. It returns ErrGroup, ErrCursor or ErrQuery.
 func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor string, limit int) (found []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Search %s", id)
-	looking := words.Of(q)
-	if len(looking) == 0 {
+	query := words.Of(q)
+	if len(query) == 0 {
 		return nil, "", Group{}, ErrQuery
 	}
-	list, next, g, err := s.Members(ctx, user, id, cursor, searchReach)
+	list, next, g, err := s.Members(ctx, user, id, cursor, searchBatch)
 	if err != nil {
 		return nil, "", Group{}, err
 	}
-	who, err := s.people.Profiles(ctx, usersOf(list))
+	profiles, err := s.people.Profiles(ctx, usersOf(list))
 	if err != nil {
 		return nil, "", Group{}, err
 	}
@@ -39,7 +39,7 @@ func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor
 		return nil, "", Group{}, err
 	}
 	for i, m := range list {
-		if !looking.In(m.Nickname, who[m.User].Name, remarks[m.User]) {
+		if !query.In(m.Nickname, profiles[m.User].Name, remarks[m.User]) {
 			continue
 		}
 		if found = append(found, m); len(found) == limit && i < len(list)-1 {

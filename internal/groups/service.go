@@ -86,27 +86,27 @@ func New(cfg Config) (*Service, error) {
 
 // leaver is a former member, with the reason of leaving.
 type leaver struct {
-	user accounts.ID
-	why  string
-	role Role // before
+	user   accounts.ID
+	reason string
+	role   Role // before
 }
 
 // A changeSet has the changes of one transaction to a group. Cache updates and events after the commit are computed
 // from it.
 type changeSet struct {
-	at        time.Time
-	by        accounts.ID                // the user who makes the change
-	app       bool                       // the backend makes it, in the owner's name
-	silent    bool                       // the chat gets no system message
-	was       Group                      // before; zero for a new one
-	wasMember map[accounts.ID]Membership // changed members, before
-	group     Group
-	joined    []Membership
-	changed   []Membership // with changes that all members see
-	left      []leaver
-	own       *Membership // with changes that only the member sees
-	opened    *Request
-	closed    []Request
+	at            time.Time
+	by            accounts.ID                // the user who makes the change
+	byBackend     bool                       // the backend makes it, in the owner's name
+	silent        bool                       // the chat gets no system message
+	before        Group                      // before; zero for a new one
+	membersBefore map[accounts.ID]Membership // changed members, before
+	group         Group
+	joined        []Membership
+	changed       []Membership // with changes that all members see
+	left          []leaver
+	own           *Membership // with changes that only the member sees
+	opened        *Request
+	closed        []Request
 }
 
 // write gives a member's row the next version.
@@ -120,7 +120,7 @@ func (d *changeSet) write(m Membership) Membership {
 // group, updates the copies, publishes the changes and returns the group. It returns ErrGroup if the group does not
 // exist or the user is not a member, ErrMay or ErrOwner.
 func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error) (Group, error) {
-	return s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	return s.changeUnchecked(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, err := selectMember(ctx, tx, id, user)
 		if errors.Is(err, ErrMember) {
 			return ErrGroup
@@ -135,16 +135,16 @@ func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []v
 	})
 }
 
-// enter is [Service.change] for users who need not be members.
-func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
+// changeUnchecked is [Service.change] for users who need not be members.
+func (s *Service) changeUnchecked(ctx context.Context, id ID, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
 	var d changeSet
-	err := s.around(ctx, id, func(ctx context.Context, record Record) error {
+	err := s.withFollower(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) (err error) {
 			d = changeSet{at: tx.Now(), by: user} // a transaction may run again
 			if d.group, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 				return err
 			}
-			d.was = d.group
+			d.before = d.group
 			if err := fn(ctx, tx, &d); err != nil {
 				return err
 			}
@@ -161,8 +161,8 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 // finish ends a transaction with the changes d. It records them for the follower, the webhooks and the notices, and
 // writes the group.
 func (s *Service) finish(ctx context.Context, tx *sqldb.Tx, d *changeSet, record Record) error {
-	if d.group == d.was {
-		return s.record(ctx, tx, d)
+	if d.group == d.before {
+		return s.recordNotices(ctx, tx, d)
 	}
 	if !d.touched() {
 		d.group.Version++ // the change concerns only the group itself
@@ -172,13 +172,13 @@ func (s *Service) finish(ctx context.Context, tx *sqldb.Tx, d *changeSet, record
 			return err
 		}
 	}
-	if err := s.tellHooks(ctx, tx, d); err != nil {
+	if err := s.enqueueHooks(ctx, tx, d); err != nil {
 		return err
 	}
 	if err := updateGroup(ctx, tx, d.group); err != nil {
 		return err
 	}
-	return s.record(ctx, tx, d)
+	return s.recordNotices(ctx, tx, d)
 }
 
 // admit adds users who are not members to a locked group, and closes their requests. A former member who was muted is
@@ -187,23 +187,23 @@ func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter
 	if d.group.Members+len(users) > s.cfg.Members {
 		return ErrFull
 	}
-	for some := range slices.Chunk(users, admitAtOnce) {
-		if err := s.admitSome(ctx, tx, d, inviter, role, some); err != nil {
+	for chunk := range slices.Chunk(users, admitBatch) {
+		if err := s.admitChunk(ctx, tx, d, inviter, role, chunk); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// admitAtOnce is the number of users that one statement names.
-const admitAtOnce = 500
+// admitBatch is the number of users that one statement names.
+const admitBatch = 500
 
-func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users []accounts.ID) error {
-	who, err := accounts.Standings(ctx, tx, users...)
+func (s *Service) admitChunk(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users []accounts.ID) error {
+	standings, err := accounts.Standings(ctx, tx, users...)
 	if err != nil {
 		return err
 	}
-	in, err := countGroups(ctx, tx, users)
+	groupCounts, err := countGroups(ctx, tx, users)
 	if err != nil {
 		return err
 	}
@@ -211,11 +211,11 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 	if err != nil {
 		return err
 	}
-	asked, err := waitingOfAll(ctx, tx, d.group.ID, users)
+	requests, err := unclosedRequests(ctx, tx, d.group.ID, users)
 	if err != nil {
 		return err
 	}
-	for _, r := range asked {
+	for _, r := range requests {
 		if err := d.close(ctx, tx, r, Withdrawn); err != nil {
 			return err
 		}
@@ -223,10 +223,10 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 	now := d.at.UnixMilli()
 	list := make([]Membership, len(users))
 	for i, u := range users {
-		if standing, known := who[u]; !known || standing.Deleted {
+		if standing, ok := standings[u]; !ok || standing.Deleted {
 			return accounts.ErrNoUser
 		}
-		if in[u] >= s.cfg.Groups { // counted without a lock: a concurrent change may add the user to one more group
+		if groupCounts[u] >= s.cfg.Groups { // counted without a lock: a concurrent change may add the user to one more group
 			return ErrGroups
 		}
 		muted := former[u].Muted
@@ -241,9 +241,9 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 	return insertMembers(ctx, tx, d.group.ID, list)
 }
 
-// take removes a member from a locked group, and deletes the member's links.
-func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why string) error {
-	d.left = append(d.left, leaver{m.User, why, m.Role})
+// removeMember removes a member from a locked group, and deletes the member's links.
+func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Membership, reason string) error {
+	d.left = append(d.left, leaver{m.User, reason, m.Role})
 	m = d.write(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, own: own{ownVersion: m.ownVersion}, gone: d.at.UnixMilli()})
 	d.group.Members--
 	if err := deleteLinksOf(ctx, tx, d.group.ID, m.User); err != nil {
@@ -254,10 +254,10 @@ func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why st
 
 // set writes changes of a member that all members see.
 func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, was, m Membership) error {
-	if m = d.write(m); d.wasMember == nil {
-		d.wasMember = map[accounts.ID]Membership{}
+	if m = d.write(m); d.membersBefore == nil {
+		d.membersBefore = map[accounts.ID]Membership{}
 	}
-	d.wasMember[m.User] = was
+	d.membersBefore[m.User] = was
 	d.changed = append(d.changed, m)
 	return updateMember(ctx, tx, d.group.ID, m)
 }
@@ -285,17 +285,17 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name str
 }
 
 // create is the second half of Create.
-func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID, app bool) (g Group, me Membership, err error) {
+func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID, byBackend bool) (g Group, me Membership, err error) {
 	var d changeSet
-	var made bool // by an earlier try
-	err = s.around(ctx, id, func(ctx context.Context, record Record) error {
+	var exists bool // by an earlier try
+	err = s.withFollower(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) error {
-			d = changeSet{at: tx.Now(), by: owner, app: app, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
+			d = changeSet{at: tx.Now(), by: owner, byBackend: byBackend, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
 			err := insertGroup(ctx, tx, d.group) // first, so that two tries conflict here
-			if made = sqldb.IsDuplicate(err); made {
-				g, me, err = madeBefore(ctx, tx, id, owner)
+			if exists = sqldb.IsDuplicate(err); exists {
+				g, me, err = selectEarlier(ctx, tx, id, owner)
 			}
-			if made || err != nil {
+			if exists || err != nil {
 				return err
 			}
 			if err := s.admit(ctx, tx, &d, accounts.ID{}, Owner, owner); err != nil {
@@ -310,15 +310,15 @@ func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name str
 	switch {
 	case err != nil:
 		return Group{}, Membership{}, asKind(ctx, err)
-	case made:
+	case exists:
 		return g, me, nil
 	}
 	s.publish(ctx, &d)
 	return d.group, d.joined[0], nil
 }
 
-// madeBefore returns the group that an earlier try has created, and the user's membership. It returns ErrGroup.
-func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (g Group, me Membership, err error) {
+// selectEarlier returns the group that an earlier try has created, and the user's membership. It returns ErrGroup.
+func selectEarlier(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (g Group, me Membership, err error) {
 	if g, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 		return g, me, err
 	}
@@ -379,8 +379,8 @@ func (s *Service) Groups(ctx context.Context, user accounts.ID) (_ []Group, mine
 	return list, mine, asKind(ctx, err)
 }
 
-// inGroup returns a group and the user's membership. It returns ErrGroup if the user is not a member.
-func (s *Service) inGroup(ctx context.Context, user accounts.ID, id ID) (Group, Membership, error) {
+// groupAndMember returns a group and the user's membership. It returns ErrGroup if the user is not a member.
+func (s *Service) groupAndMember(ctx context.Context, user accounts.ID, id ID) (Group, Membership, error) {
 	g, me, err := s.Group(ctx, user, id)
 	if err == nil && me == nil {
 		err = ErrGroup
@@ -400,7 +400,7 @@ func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor s
 	if err != nil {
 		return nil, "", Group{}, err
 	}
-	g, _, err := s.inGroup(ctx, user, id)
+	g, _, err := s.groupAndMember(ctx, user, id)
 	if err != nil {
 		return nil, "", Group{}, err
 	}
@@ -440,7 +440,7 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since in
 		return Changes{}, asKind(ctx, err)
 	}
 	// Read after the rows, so that a removal that was pruned in the meantime is noticed.
-	now, _, err := s.inGroup(ctx, user, id)
+	now, _, err := s.groupAndMember(ctx, user, id)
 	if err != nil {
 		return Changes{}, err
 	}
@@ -477,9 +477,9 @@ type Update struct {
 
 // verbs returns the verbs that an update needs.
 func (u Update) verbs() (all []verb) {
-	for v, there := range map[verb]bool{describe: u.Name != nil, announce: u.Announcement != nil, muteAll: u.MutedUntil != nil,
+	for v, needed := range map[verb]bool{describe: u.Name != nil, announce: u.Announcement != nil, muteAll: u.MutedUntil != nil,
 		configure: u.Joins != nil || u.Question != nil || u.AdminsInvite != nil} {
-		if there {
+		if needed {
 			all = append(all, v)
 		}
 	}
@@ -489,15 +489,15 @@ func (u Update) verbs() (all []verb) {
 // clean returns u with its texts trimmed, or ErrText.
 func (u Update) clean() (Update, error) {
 	for _, t := range []struct {
-		text  **string
-		name  string
-		least int
-		most  int
+		text   **string
+		name   string
+		minLen int
+		maxLen int
 	}{{&u.Name, "name", 1, 60}, {&u.Question, "question", 0, 200}} {
 		if *t.text == nil {
 			continue
 		}
-		s, err := line("body."+t.name, **t.text, t.least, t.most)
+		s, err := line("body."+t.name, **t.text, t.minLen, t.maxLen)
 		if err != nil {
 			return Update{}, err
 		}

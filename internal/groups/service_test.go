@@ -30,11 +30,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// patience ends a test that would otherwise hang.
-const patience = time.Minute
+// testTimeout ends a test that would otherwise hang.
+const testTimeout = time.Minute
 
-// unhurried replaces the budget of production: a slow machine must not look like an unavailable Redis.
-const unhurried = 10 * time.Second
+// longBudget replaces the budget of production: a slow machine must not look like an unavailable Redis.
+const longBudget = 10 * time.Second
 
 // A world is the groups of one node, with its services and engines.
 type world struct {
@@ -49,7 +49,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	bus := events.NewBus(rdb, ids.New[world]().String(), log)
-	budget := unhurried
+	budget := longBudget
 	if bubble.In(t) {
 		budget = 0 // the budget of production
 	}
@@ -88,7 +88,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 			})
 			w := newWorld(t, db, redistest.OpenConfig(t, cfg), ahead, settings)
 			test(t, w)
-			w.sound()
+			w.checkInvariants()
 			redistest.KeysDeclared(t, w.redis, Keys, social.Keys, accounts.Keys, events.Keys, cache.Keys)
 		}
 		t.Run(e.Name, func(t *testing.T) {
@@ -102,16 +102,16 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 	}
 }
 
-// neighbour returns another node on the same engines.
-func (w *world) neighbour() *world {
+// newNode returns another node on the same engines.
+func (w *world) newNode() *world {
 	w.t.Helper()
 	return newWorld(w.t, w.db, w.redis, w.ahead, w.cfg)
 }
 
-func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
+func (w *world) advance(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// join creates n accounts. All are friends of the first one.
-func (w *world) join(n int) (all []accounts.ID) {
+// newUsers creates n accounts. All are friends of the first one.
+func (w *world) newUsers(n int) (all []accounts.ID) {
 	w.t.Helper()
 	var users []accounts.User
 	var pairs [][2]accounts.ID
@@ -137,16 +137,16 @@ func (w *world) must(err error) {
 	}
 }
 
-// fails expects an error.
-func (w *world) fails(what string, err, want error) {
+// wantErr expects an error.
+func (w *world) wantErr(name string, err, want error) {
 	w.t.Helper()
 	if !errors.Is(err, want) {
-		w.t.Errorf("%s: got %v, want %v", what, err, want)
+		w.t.Errorf("%s: got %v, want %v", name, err, want)
 	}
 }
 
-// create creates a group.
-func (w *world) create(owner accounts.ID, members ...accounts.ID) ID {
+// newGroup creates a group.
+func (w *world) newGroup(owner accounts.ID, members ...accounts.ID) ID {
 	w.t.Helper()
 	g, _, err := w.Create(w.t.Context(), owner, ids.New[Group](), "Rowing", members)
 	w.must(err)
@@ -174,10 +174,10 @@ func (w *world) roles(id ID) map[accounts.ID]Role {
 	return all
 }
 
-// sound checks the invariants of the package in SQL, and compares the copies of members with SQL.
-func (w *world) sound() {
+// checkInvariants checks the invariants of the package in SQL, and compares the copies of members with SQL.
+func (w *world) checkInvariants() {
 	w.t.Helper()
-	for what, query := range map[string]string{
+	for name, query := range map[string]string{
 		"groups without one owner": `SELECT COUNT(*) FROM chat_groups g WHERE g.dissolved = 0 AND 1 <>
 			(SELECT COUNT(*) FROM group_members m WHERE m.group_id = g.id AND m.gone = 0 AND m.role = 2)`,
 		"groups that count others than their members": `SELECT COUNT(*) FROM chat_groups g WHERE g.members <>
@@ -196,7 +196,7 @@ func (w *world) sound() {
 		var n int
 		w.must(w.db.QueryRowContext(w.t.Context(), query).Scan(&n))
 		if n != 0 {
-			w.t.Errorf("%d %s, want none", n, what)
+			w.t.Errorf("%d %s, want none", n, name)
 		}
 	}
 	list, err := sqldb.Column[ID](w.db.QueryContext(w.t.Context(), "SELECT id FROM chat_groups"))
@@ -236,7 +236,7 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 	}
 	ok := error(nil)
 	until := func(w *world) *time.Time { return at(w.db.Now().Add(time.Hour)) }
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		try   try
 		other Role
 		want  [4]error
@@ -332,23 +332,23 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 		"leave":    {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Leave(ctx, me, id) }, Member, [4]error{ErrGroup, ok, ok, ErrOwner}},
 		"dissolve": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Dissolve(ctx, me, id) }, Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
-				who := w.join(5)
+				users := w.newUsers(5)
 				for role, want := range c.want {
-					id := w.create(who[0], who[1:4]...)
-					w.appoint(id, who[0], who[2])
+					id := w.newGroup(users[0], users[1:4]...)
+					w.appoint(id, users[0], users[2])
 					if c.other == Admin {
-						w.appoint(id, who[0], who[3])
+						w.appoint(id, users[0], users[3])
 					}
-					if strings.HasSuffix(what, "where admins invite") {
-						_, _, err := w.Change(t.Context(), who[0], id, Update{AdminsInvite: to(true)})
+					if strings.HasSuffix(name, "where admins invite") {
+						_, _, err := w.Change(t.Context(), users[0], id, Update{AdminsInvite: to(true)})
 						w.must(err)
 					}
-					me := []accounts.ID{who[4], who[1], who[2], who[0]}[role]
+					me := []accounts.ID{users[4], users[1], users[2], users[0]}[role]
 					before := w.dump()
-					err := c.try(t.Context(), w, id, me, who[3])
+					err := c.try(t.Context(), w, id, me, users[3])
 					if !errors.Is(err, want) || want == nil && err != nil {
 						t.Errorf("role %d: got %v, want %v", role, err, want)
 					}
@@ -356,7 +356,7 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 						t.Errorf("role %d: what was refused has changed\n%s\nto\n%s", role, before, after)
 					}
 				}
-				w.sound()
+				w.checkInvariants()
 			})
 		})
 	}
@@ -387,23 +387,23 @@ func (w *world) dump() string {
 func TestWhoComesIntoAGroup(t *testing.T) {
 	eachEngine(t, Settings{Members: 4}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.join(6)
-		ann, bob, eve, dan, fay := who[0], who[1], who[2], who[3], who[4]
+		users := w.newUsers(6)
+		ann, bob, eve, dan, fay := users[0], users[1], users[2], users[3], users[4]
 		_, _, err := w.Create(ctx, bob, ids.New[Group](), "Rowing", []accounts.ID{ann, eve})
-		w.fails("a group with a stranger", err, ErrNotFriend)
+		w.wantErr("a group with a stranger", err, ErrNotFriend)
 		_, _, err = w.Create(ctx, ann, ids.New[Group](), " \n", nil)
-		w.fails("a group without a name", err, ErrText)
-		_, _, err = w.Create(ctx, ann, ids.New[Group](), "Rowing", who[1:])
-		w.fails("a group of too many", err, ErrFull)
+		w.wantErr("a group without a name", err, ErrText)
+		_, _, err = w.Create(ctx, ann, ids.New[Group](), "Rowing", users[1:])
+		w.wantErr("a group of too many", err, ErrFull)
 		if text := w.dump(); text != "" {
 			t.Errorf("what was refused has left\n%s", text)
 		}
-		id := w.create(ann, bob, bob, ann)
+		id := w.newGroup(ann, bob, bob, ann)
 		if got, want := w.roles(id), map[accounts.ID]Role{ann: Owner, bob: Member}; !maps.Equal(got, want) {
 			t.Errorf("members %v, want %v", got, want)
 		}
 		_, err = w.Invite(ctx, bob, id, []accounts.ID{eve})
-		w.fails("a stranger is invited", err, ErrNotFriend)
+		w.wantErr("a stranger is invited", err, ErrNotFriend)
 		added, err := w.Invite(ctx, ann, id, []accounts.ID{bob, eve, eve})
 		w.must(err)
 		if len(added) != 1 || added[0].User != eve || added[0].Inviter != ann {
@@ -411,164 +411,164 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		}
 		w.must(w.Ban(ctx, ann, id, dan))
 		w.must(w.Ban(ctx, ann, id, dan))
-		w.fails("oneself", w.Ban(ctx, ann, id, ann), ErrSelf)
-		w.fails("nobody", w.Ban(ctx, ann, id, ids.New[accounts.User]()), accounts.ErrNoUser)
+		w.wantErr("oneself", w.Ban(ctx, ann, id, ann), ErrSelf)
+		w.wantErr("nobody", w.Ban(ctx, ann, id, ids.New[accounts.User]()), accounts.ErrNoUser)
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{fay, dan})
-		w.fails("a banned user is invited", err, ErrTheyBanned)
+		w.wantErr("a banned user is invited", err, ErrTheyBanned)
 		w.must(w.Unban(ctx, ann, id, dan))
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{fay, dan})
-		w.fails("too many are invited", err, ErrFull)
+		w.wantErr("too many are invited", err, ErrFull)
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{dan})
 		w.must(err)
 		w.must(w.Remove(ctx, ann, id, dan))
 		_, _, err = w.Change(ctx, ann, id, Update{AdminsInvite: to(true)})
 		w.must(err)
 		_, err = w.NewLink(ctx, bob, id, ids.New[Link](), time.Hour, 0)
-		w.fails("a member makes a link where admins invite", err, ErrMay)
+		w.wantErr("a member makes a link where admins invite", err, ErrMay)
 		_, err = w.Invite(ctx, bob, id, nil)
-		w.fails("a member invites where admins invite", err, ErrMay)
+		w.wantErr("a member invites where admins invite", err, ErrMay)
 
 		// A request is first refused, because members are invited. Later an admin decides, and finally the group admits
 		// users at once.
-		_, err = w.Ask(ctx, dan, id, "me")
-		w.fails("asking", err, ErrGroup)
+		_, err = w.RequestJoin(ctx, dan, id, "me")
+		w.wantErr("asking", err, ErrGroup)
 		_, _, err = w.Group(ctx, dan, id)
-		w.fails("looking", err, ErrGroup)
-		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(Asking), Question: to("Who are you?"), Announcement: to("A secret")})
+		w.wantErr("looking", err, ErrGroup)
+		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(ByRequest), Question: to("Who are you?"), Announcement: to("A secret")})
 		w.must(err)
 		g, me, err := w.Group(ctx, dan, id)
 		if err != nil || me != nil || g.Question != "Who are you?" || g.Announcement != "" || g.Announced != 0 {
 			t.Errorf("a stranger sees %+v, %v, %v", g, me, err)
 		}
-		r, err := w.Ask(ctx, dan, id, "Dan")
+		r, err := w.RequestJoin(ctx, dan, id, "Dan")
 		w.must(err)
-		if again, err := w.Ask(ctx, dan, id, "Dan again"); err != nil || again.ID != r.ID || again.Answer != "Dan" {
+		if again, err := w.RequestJoin(ctx, dan, id, "Dan again"); err != nil || again.ID != r.ID || again.Answer != "Dan" {
 			t.Errorf("asked again: %+v, %v", again, err)
 		}
 		if list, _, err := w.Requests(ctx, ann, id, "", 10); err != nil || len(list) != 1 || list[0].Answer != "Dan" {
 			t.Errorf("requests %+v, %v", list, err)
 		}
 		w.must(w.Withdraw(ctx, dan, id))
-		w.fails("withdrawing twice", w.Withdraw(ctx, dan, id), ErrNoRequest)
-		w.fails("accepting what was withdrawn", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
-		r, err = w.Ask(ctx, dan, id, "")
+		w.wantErr("withdrawing twice", w.Withdraw(ctx, dan, id), ErrNoRequest)
+		w.wantErr("accepting what was withdrawn", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		r, err = w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
 		w.must(w.Answer(ctx, ann, id, r.ID, false))
-		r, err = w.Ask(ctx, dan, id, "")
+		r, err = w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
-		w.pass(w.cfg.RequestLife + time.Second)
-		w.fails("accepting what has expired", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
-		second, err := w.Ask(ctx, dan, id, "")
+		w.advance(w.cfg.RequestLife + time.Second)
+		w.wantErr("accepting what has expired", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		second, err := w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
 		if second.ID == r.ID {
 			t.Error("what has expired waits again")
 		}
 		w.must(w.Answer(ctx, ann, id, second.ID, true))
-		_, err = w.Ask(ctx, dan, id, "")
-		w.fails("a member asks", err, ErrAlready)
+		_, err = w.RequestJoin(ctx, dan, id, "")
+		w.wantErr("a member asks", err, ErrAlready)
 		w.must(w.Leave(ctx, dan, id))
-		r, err = w.Ask(ctx, fay, id, "")
+		r, err = w.RequestJoin(ctx, fay, id, "")
 		w.must(err)
 		w.must(w.Ban(ctx, ann, id, fay))
-		_, err = w.Ask(ctx, fay, id, "")
-		w.fails("a banned user asks", err, ErrBanned)
-		w.fails("accepting a banned user", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		_, err = w.RequestJoin(ctx, fay, id, "")
+		w.wantErr("a banned user asks", err, ErrBanned)
+		w.wantErr("accepting a banned user", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
 		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(Open)})
 		w.must(err)
-		if r, err := w.Ask(ctx, dan, id, ""); err != nil || r != nil {
+		if r, err := w.RequestJoin(ctx, dan, id, ""); err != nil || r != nil {
 			t.Errorf("an open group: %v, %v", r, err)
 		}
-		_, err = w.Ask(ctx, who[5], id, "")
-		w.fails("a full open group", err, ErrFull)
+		_, err = w.RequestJoin(ctx, users[5], id, "")
+		w.wantErr("a full open group", err, ErrFull)
 	})
 }
 
 func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		nodes := []*world{w, w.neighbour()}
-		who := w.join(12)
-		id := w.create(who[0], who[1])
-		l, err := w.NewLink(ctx, who[1], id, ids.New[Link](), time.Hour, 3)
+		nodes := []*world{w, w.newNode()}
+		users := w.newUsers(12)
+		id := w.newGroup(users[0], users[1])
+		l, err := w.NewLink(ctx, users[1], id, ids.New[Link](), time.Hour, 3)
 		w.must(err)
-		g, me, err := w.Look(ctx, who[5], l.ID)
+		g, me, err := w.GroupOfLink(ctx, users[5], l.ID)
 		if err != nil || me != nil || g.ID != id {
 			t.Errorf("looking: %+v, %v, %v", g, me, err)
 		}
-		var in atomic.Int64
+		var joined atomic.Int64
 		var all sync.WaitGroup
-		for i, u := range who[2:] {
+		for i, u := range users[2:] {
 			all.Go(func() {
 				switch _, _, _, err := nodes[i%2].Join(ctx, u, l.ID, ""); {
 				case err == nil:
-					in.Add(1)
+					joined.Add(1)
 				case !errors.Is(err, ErrLink):
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-		if n := len(w.roles(id)); in.Load() != 3 || n != 5 {
-			t.Errorf("%d came in, and %d are there", in.Load(), n)
+		if n := len(w.roles(id)); joined.Load() != 3 || n != 5 {
+			t.Errorf("%d came in, and %d are there", joined.Load(), n)
 		}
-		_, _, err = w.Look(ctx, who[5], l.ID)
-		w.fails("a link that is used up", err, ErrLink)
-		if list, err := w.Links(ctx, who[0], id); err != nil || len(list) != 0 {
+		_, _, err = w.GroupOfLink(ctx, users[5], l.ID)
+		w.wantErr("a link that is used up", err, ErrLink)
+		if list, err := w.Links(ctx, users[0], id); err != nil || len(list) != 0 {
 			t.Errorf("links %+v, %v", list, err)
 		}
-		in.Store(0)
-		outside := slices.DeleteFunc(slices.Clone(who), func(u accounts.ID) bool { _, there := w.roles(id)[u]; return there })
-		l, err = w.NewLink(ctx, who[1], id, ids.New[Link](), time.Hour, 0)
+		joined.Store(0)
+		outside := slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { _, isMember := w.roles(id)[u]; return isMember })
+		l, err = w.NewLink(ctx, users[1], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		own, err := w.NewLink(ctx, who[0], id, ids.New[Link](), time.Hour, 0)
+		own, err := w.NewLink(ctx, users[0], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.fails("a member revokes another's", w.Revoke(ctx, who[1], id, own.ID), ErrMay)
-		if list, err := w.Links(ctx, who[1], id); err != nil || len(list) != 1 || list[0].ID != l.ID {
+		w.wantErr("a member revokes another's", w.Revoke(ctx, users[1], id, own.ID), ErrMay)
+		if list, err := w.Links(ctx, users[1], id); err != nil || len(list) != 1 || list[0].ID != l.ID {
 			t.Errorf("a member's links %+v, %v", list, err)
 		}
-		_, _, _, err = w.Join(ctx, who[1], l.ID, "")
-		w.fails("a member", err, ErrAlready)
-		w.must(w.Ban(ctx, who[0], id, outside[0]))
+		_, _, _, err = w.Join(ctx, users[1], l.ID, "")
+		w.wantErr("a member", err, ErrAlready)
+		w.must(w.Ban(ctx, users[0], id, outside[0]))
 		_, _, _, err = w.Join(ctx, outside[0], l.ID, "")
-		w.fails("a banned user", err, ErrBanned)
-		other := w.create(who[0])
-		w.fails("another group's link", w.Revoke(ctx, who[0], other, l.ID), ErrLink)
-		w.must(w.Remove(ctx, who[0], id, who[1]))
+		w.wantErr("a banned user", err, ErrBanned)
+		other := w.newGroup(users[0])
+		w.wantErr("another group's link", w.Revoke(ctx, users[0], other, l.ID), ErrLink)
+		w.must(w.Remove(ctx, users[0], id, users[1]))
 		_, _, _, err = w.Join(ctx, outside[1], l.ID, "")
-		w.fails("the link of who was removed", err, ErrLink)
+		w.wantErr("the link of who was removed", err, ErrLink)
 		_, me2, _, err := w.Join(ctx, outside[1], own.ID, "")
-		if err != nil || me2.Inviter != who[0] || me2.Role != Member {
+		if err != nil || me2.Inviter != users[0] || me2.Role != Member {
 			t.Errorf("joined as %+v, %v", me2, err)
 		}
-		w.pass(2 * time.Hour)
+		w.advance(2 * time.Hour)
 		_, _, _, err = w.Join(ctx, outside[2], own.ID, "")
-		w.fails("a link that has expired", err, ErrLink)
-		l, err = w.NewLink(ctx, who[0], id, ids.New[Link](), time.Hour, 0)
+		w.wantErr("a link that has expired", err, ErrLink)
+		l, err = w.NewLink(ctx, users[0], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.must(w.Dissolve(ctx, who[0], id))
+		w.must(w.Dissolve(ctx, users[0], id))
 		_, _, _, err = w.Join(ctx, outside[2], l.ID, "")
-		w.fails("the link of a group that is no more", err, ErrLink)
+		w.wantErr("the link of a group that is no more", err, ErrLink)
 	})
 }
 
 func TestLink_EndsWithItsMakersRight(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
-		ctx, other := t.Context(), w.neighbour()
-		who := w.join(4)
-		owner, maker, guest := who[0], who[1], who[2]
-		id := w.create(owner, maker)
-		link, err := w.NewLink(ctx, maker, id, ids.New[Link](), time.Hour, 0)
+		ctx, other := t.Context(), w.newNode()
+		users := w.newUsers(4)
+		owner, creator, guest := users[0], users[1], users[2]
+		id := w.newGroup(owner, creator)
+		link, err := w.NewLink(ctx, creator, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		card, err := w.DrawCard(ctx, maker, id)
+		card, err := w.DrawCard(ctx, creator, id)
 		w.must(err)
-		admitsNobody := func(when string) {
+		checkAdmitsNone := func(when string) {
 			t.Helper()
-			for what, l := range map[string]LinkID{"link": link.ID, "card": card.ID} {
-				_, _, err := other.Look(ctx, guest, l)
-				w.fails(when+": look at the "+what, err, ErrLink)
+			for name, l := range map[string]LinkID{"link": link.ID, "card": card.ID} {
+				_, _, err := other.GroupOfLink(ctx, guest, l)
+				w.wantErr(when+": look at the "+name, err, ErrLink)
 				_, _, _, err = other.Join(ctx, guest, l, "")
-				w.fails(when+": join by the "+what, err, ErrLink)
+				w.wantErr(when+": join by the "+name, err, ErrLink)
 			}
 			if links, err := other.Links(ctx, owner, id); err != nil || len(links) != 0 {
 				t.Errorf("%s: got links %+v, %v", when, links, err)
@@ -576,24 +576,24 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 		}
 		appoint := func(role Role) {
 			t.Helper()
-			_, err := w.SetMember(ctx, owner, id, maker, MemberUpdate{Role: &role})
+			_, err := w.SetMember(ctx, owner, id, creator, MemberUpdate{Role: &role})
 			w.must(err)
 		}
 		_, _, err = w.Change(ctx, owner, id, Update{AdminsInvite: to(true)})
 		w.must(err)
-		admitsNobody("admins invite")
+		checkAdmitsNone("admins invite")
 		appoint(Admin)
-		_, _, err = other.Look(ctx, guest, link.ID)
+		_, _, err = other.GroupOfLink(ctx, guest, link.ID)
 		w.must(err)
 		appoint(Member)
-		admitsNobody("demoted")
+		checkAdmitsNone("demoted")
 		appoint(Admin)
-		w.must(w.accounts.Ban(ctx, maker, w.db.Now().Add(time.Hour), "spam"))
-		admitsNobody("banned account")
-		w.must(w.accounts.Unban(ctx, maker))
-		_, err = w.accounts.DeleteFor(ctx, maker, time.Hour)
+		w.must(w.accounts.Ban(ctx, creator, w.db.Now().Add(time.Hour), "spam"))
+		checkAdmitsNone("banned account")
+		w.must(w.accounts.Unban(ctx, creator))
+		_, err = w.accounts.DeleteFor(ctx, creator, time.Hour)
 		w.must(err)
-		admitsNobody("deleted account")
+		checkAdmitsNone("deleted account")
 		next, err := other.DrawCard(ctx, owner, id)
 		w.must(err)
 		if next.ID == card.ID {
@@ -605,14 +605,14 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 func TestAGroupHasOneOwnerWhoeverHandsItOver(t *testing.T) {
 	eachEngine(t, Settings{Admins: 2}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.join(5)
-		id := w.create(who[0], who[1:]...)
-		w.appoint(id, who[0], who[1], who[2])
-		_, err := w.SetMember(ctx, who[0], id, who[3], MemberUpdate{Role: to(Admin)})
-		w.fails("too many admins", err, ErrAdmins)
-		_, _, err = w.Transfer(ctx, who[0], id, who[0])
-		w.fails("to oneself", err, ErrSelf)
-		other := w.neighbour()
+		users := w.newUsers(5)
+		id := w.newGroup(users[0], users[1:]...)
+		w.appoint(id, users[0], users[1], users[2])
+		_, err := w.SetMember(ctx, users[0], id, users[3], MemberUpdate{Role: to(Admin)})
+		w.wantErr("too many admins", err, ErrAdmins)
+		_, _, err = w.Transfer(ctx, users[0], id, users[0])
+		w.wantErr("to oneself", err, ErrSelf)
+		other := w.newNode()
 		for range 5 {
 			var owner accounts.ID
 			for u, r := range w.roles(id) {
@@ -622,7 +622,7 @@ func TestAGroupHasOneOwnerWhoeverHandsItOver(t *testing.T) {
 			}
 			var all sync.WaitGroup
 			var done atomic.Int64
-			for i, u := range who {
+			for i, u := range users {
 				if u == owner {
 					continue
 				}
@@ -645,16 +645,16 @@ func TestAGroupHasOneOwnerWhoeverHandsItOver(t *testing.T) {
 func TestWhatAMemberSetsForThemselves(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.join(3)
-		ann, bob := who[0], who[1]
-		id := w.create(ann, bob)
+		users := w.newUsers(3)
+		ann, bob := users[0], users[1]
+		id := w.newGroup(ann, bob)
 		_, me, err := w.SetOwn(ctx, bob, id, OwnUpdate{Nickname: to(" Bobby "), Remark: to("Boats"), Notify: to(Mentions), Seen: to(int64(7))})
 		w.must(err)
 		if me.Nickname != "Bobby" || me.Remark != "Boats" || me.Notify != Mentions || me.Seen != 0 {
 			t.Errorf("set %+v", me)
 		}
 		_, _, err = w.SetOwn(ctx, bob, id, OwnUpdate{Nickname: to(strings.Repeat("x", 41))})
-		w.fails("a long nickname", err, ErrText)
+		w.wantErr("a long nickname", err, ErrText)
 		for range 2 {
 			g, me, err := w.Change(ctx, ann, id, Update{Announcement: to(fmt.Sprint("Tomorrow ", w.dump()[:9], len(w.dump())))})
 			if err != nil || me.Seen != g.Announced {
@@ -699,13 +699,13 @@ func TestWhatAMemberSetsForThemselves(t *testing.T) {
 func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.join(2)
-		ann, bob := who[0], who[1]
-		id := w.create(ann, bob)
+		users := w.newUsers(2)
+		ann, bob := users[0], users[1]
+		id := w.newGroup(ann, bob)
 		sub := w.bus.Subscribe(ctx, bob.String())
 		defer sub.Close()
 		const writers, each = 4, 5
-		nodes := [2]*world{w, w.neighbour()}
+		nodes := [2]*world{w, w.newNode()}
 		var mu sync.Mutex
 		var got []api.GroupSelf
 		var all sync.WaitGroup
@@ -728,7 +728,7 @@ func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 			})
 		}
 		all.Wait()
-		timeout := time.After(patience)
+		timeout := time.After(testTimeout)
 		for mine := 0; mine < writers*each; {
 			select {
 			case e := <-sub.C:
@@ -777,23 +777,23 @@ func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 
 func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		ctx, who := t.Context(), w.join(3)
-		ann, bob, eve := who[0], who[1], who[2]
-		id := w.create(ann)
-		_, _, err := w.Change(ctx, ann, id, Update{Joins: to(Asking)})
+		ctx, users := t.Context(), w.newUsers(3)
+		ann, bob, eve := users[0], users[1], users[2]
+		id := w.newGroup(ann)
+		_, _, err := w.Change(ctx, ann, id, Update{Joins: to(ByRequest)})
 		w.must(err)
-		_, err = w.Ask(ctx, bob, id, "")
+		_, err = w.RequestJoin(ctx, bob, id, "")
 		w.must(err)
 		now := w.db.Now()
 		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			for range maxWaiting - 1 {
+			for range maxPending - 1 {
 				r := Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(), Expires: now.Add(time.Hour).UnixMilli()}
 				err = errors.Join(err, insertRequest(ctx, tx, r))
 			}
 			return err
 		}))
-		_, err = w.Ask(ctx, eve, id, "")
-		w.fails("one more", err, ErrRequests)
+		_, err = w.RequestJoin(ctx, eve, id, "")
+		w.wantErr("one more", err, ErrRequests)
 		found := map[accounts.ID]bool{}
 		for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
 			var list []Request
@@ -803,23 +803,23 @@ func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 				found[r.User] = true
 			}
 		}
-		if len(found) != maxWaiting || !found[bob] {
-			t.Errorf("%d requests are on the pages, want %d", len(found), maxWaiting)
+		if len(found) != maxPending || !found[bob] {
+			t.Errorf("%d requests are on the pages, want %d", len(found), maxPending)
 		}
 		_, _, err = w.Requests(ctx, ann, id, "nonsense", 10)
-		w.fails("a cursor of another list", err, ErrCursor)
+		w.wantErr("a cursor of another list", err, ErrCursor)
 		w.must(w.Withdraw(ctx, bob, id))
-		w.pass(time.Second)
-		_, err = w.Ask(ctx, eve, id, "")
+		w.advance(time.Second)
+		_, err = w.RequestJoin(ctx, eve, id, "")
 		w.must(err)
 
 		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { // like a version of the program without the limit
 			return insertRequest(ctx, tx, Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(), Expires: now.Add(time.Hour).UnixMilli()})
 		}))
-		last := w.listen(eve)
+		last := w.recordEvents(eve)
 		w.must(w.Dissolve(ctx, ann, id))
-		if told := fmt.Sprint(last.all()); told != "[request_closedwithdrawn]" {
-			t.Errorf("whoever asked last was told %s", told)
+		if got := fmt.Sprint(last.received()); got != "[request_closedwithdrawn]" {
+			t.Errorf("whoever asked last was told %s", got)
 		}
 	})
 }
@@ -827,22 +827,22 @@ func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.join(4)
-		ann := who[0]
-		first, alone, foreign := w.create(ann, who[1:]...), w.create(ann), w.create(who[1], ann)
-		w.appoint(first, ann, who[2])
-		left := w.create(who[1], ann)
+		users := w.newUsers(4)
+		ann := users[0]
+		first, alone, foreign := w.newGroup(ann, users[1:]...), w.newGroup(ann), w.newGroup(users[1], ann)
+		w.appoint(first, ann, users[2])
+		left := w.newGroup(users[1], ann)
 		w.must(w.Leave(ctx, ann, left))
 		_, err := w.NewLink(ctx, ann, foreign, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		_, _, err = w.Change(ctx, who[1], left, Update{Joins: to(Asking)})
+		_, _, err = w.Change(ctx, users[1], left, Update{Joins: to(ByRequest)})
 		w.must(err)
-		_, err = w.Ask(ctx, ann, left, "")
+		_, err = w.RequestJoin(ctx, ann, left, "")
 		w.must(err)
 		for range 2 {
 			w.must(w.Erase(ctx, ann))
 		}
-		if got := w.roles(first); got[who[2]] != Owner || len(got) != 3 {
+		if got := w.roles(first); got[users[2]] != Owner || len(got) != 3 {
 			t.Errorf("the group went to %v", got)
 		}
 		if len(w.roles(alone)) != 0 || len(w.roles(foreign)) != 1 {
@@ -854,13 +854,13 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 		if n != 0 {
 			t.Errorf("%d rows are left", n)
 		}
-		w.pass(remembered + time.Hour)
+		w.advance(formerMemberLife + time.Hour)
 		w.must(w.prune(ctx))
 		w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE user_id = ?", ann).Scan(&n))
 		if n != 0 {
 			t.Errorf("%d rows are remembered", n)
 		}
-		if c, err := w.Changes(ctx, who[1], first, 1, 10); err != nil || !c.Reset {
+		if c, err := w.Changes(ctx, users[1], first, 1, 10); err != nil || !c.Reset {
 			t.Errorf("changes since what is forgotten: %+v, %v", c, err)
 		}
 	})
@@ -869,9 +869,9 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 // A mute remains if the member leaves and joins again.
 func TestWhoIsMutedStaysSo(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		ctx, who := t.Context(), w.join(2)
-		ann, bob := who[0], who[1]
-		id := w.create(ann, bob)
+		ctx, users := t.Context(), w.newUsers(2)
+		ann, bob := users[0], users[1]
+		id := w.newGroup(ann, bob)
 		_, _, err := w.Change(ctx, ann, id, Update{Joins: to(Open)})
 		w.must(err)
 		mute := func(d time.Duration) {
@@ -886,32 +886,32 @@ func TestWhoIsMutedStaysSo(t *testing.T) {
 			w.must(err)
 			return found[seat].Muted
 		}
-		come := func() {
+		rejoin := func() {
 			t.Helper()
-			_, err := w.Ask(ctx, bob, id, "")
+			_, err := w.RequestJoin(ctx, bob, id, "")
 			w.must(err)
 		}
 		mute(24 * time.Hour)
 		w.must(w.Leave(ctx, bob, id))
-		come()
-		w.fails("who asks", muted(), ErrMuted)
+		rejoin()
+		w.wantErr("who asks", muted(), ErrMuted)
 		w.must(w.Remove(ctx, ann, id, bob))
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{bob})
 		w.must(err)
-		w.fails("who was removed and is invited", muted(), ErrMuted)
+		w.wantErr("who was removed and is invited", muted(), ErrMuted)
 		mute(0)
 		w.must(w.Leave(ctx, bob, id))
-		come()
-		w.fails("who was unmuted", muted(), nil)
+		rejoin()
+		w.wantErr("who was unmuted", muted(), nil)
 
-		mute(remembered + 24*time.Hour)
+		mute(formerMemberLife + 24*time.Hour)
 		w.must(w.Leave(ctx, bob, id))
-		w.pass(remembered + time.Hour)
+		w.advance(formerMemberLife + time.Hour)
 		w.must(w.prune(ctx))
-		come()
-		w.fails("who was away for long", muted(), ErrMuted)
+		rejoin()
+		w.wantErr("who was away for long", muted(), ErrMuted)
 		w.must(w.Leave(ctx, bob, id))
-		w.pass(remembered + time.Hour)
+		w.advance(formerMemberLife + time.Hour)
 		w.must(w.prune(ctx))
 		count := func() (n int) {
 			w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE user_id = ?", bob).Scan(&n))
@@ -920,11 +920,11 @@ func TestWhoIsMutedStaysSo(t *testing.T) {
 		if n := count(); n != 0 {
 			t.Errorf("%d rows are remembered of a mute that is over", n)
 		}
-		come()
-		mute(3 * remembered)
+		rejoin()
+		mute(3 * formerMemberLife)
 		w.must(w.Leave(ctx, bob, id))
 		w.must(w.Erase(ctx, bob))
-		w.pass(remembered + time.Hour)
+		w.advance(formerMemberLife + time.Hour)
 		w.must(w.prune(ctx))
 		if n := count(); n != 0 {
 			t.Errorf("%d rows are remembered of who is erased", n)
@@ -935,46 +935,46 @@ func TestWhoIsMutedStaysSo(t *testing.T) {
 // A follower of the changes must not miss the second leave.
 func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		ctx, who := t.Context(), w.join(3)
-		ann, bob := who[0], who[1]
-		id := w.create(ann, bob, who[2])
+		ctx, users := t.Context(), w.newUsers(3)
+		ann, bob := users[0], users[1]
+		id := w.newGroup(ann, bob, users[2])
 		w.must(w.Leave(ctx, bob, id))
-		w.pass(remembered + time.Hour)
-		old, err := longGone(ctx, w.db, w.db.Now().Add(-remembered), sweepBatch)
+		w.advance(formerMemberLife + time.Hour)
+		old, err := formerMembersBefore(ctx, w.db, w.db.Now().Add(-formerMemberLife), sweepBatch)
 		w.must(err)
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{bob})
 		w.must(err)
 		g, _, err := w.Group(ctx, ann, id)
 		w.must(err)
 		w.must(w.Leave(ctx, bob, id))
-		w.must(w.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, old[id]) }))
+		w.must(w.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteFormerMembers(ctx, tx, id, old[id]) }))
 		if c, err := w.Changes(ctx, ann, id, g.Version, 10); err != nil || !c.Reset && !slices.Equal(c.Removed, []accounts.ID{bob}) {
 			t.Errorf("changes since Bob was there again: %+v, %v", c, err)
 		}
 	})
 }
 
-// heard collects the events of a user's devices, in short form.
-type heard struct {
+// recorder collects the events of a user's devices, in short form.
+type recorder struct {
 	*world
 	user accounts.ID
 	sub  *events.Subscription
 }
 
-func (w *world) listen(user accounts.ID) heard {
+func (w *world) recordEvents(user accounts.ID) recorder {
 	w.t.Helper()
-	h := heard{w, user, w.bus.Subscribe(w.t.Context(), user.String())}
+	h := recorder{w, user, w.bus.Subscribe(w.t.Context(), user.String())}
 	w.t.Cleanup(h.sub.Close)
-	h.all()
+	h.received()
 	return h
 }
 
-// all returns the events so far.
-func (h heard) all() (got []string) {
+// received returns the events so far.
+func (h recorder) received() (got []string) {
 	h.t.Helper()
 	end := events.New("from here", h.user.String(), time.Now(), []byte("1"))
 	h.bus.Publish([]events.Event{end})
-	timeout := time.After(patience)
+	timeout := time.After(testTimeout)
 	for {
 		select {
 		case e := <-h.sub.C:
@@ -990,14 +990,14 @@ func (h heard) all() (got []string) {
 				Me         *api.GroupSelf
 			}
 			h.must(json.Unmarshal(e.Data, &data))
-			what := strings.TrimPrefix(e.Type, "group.") + data.Why + data.State
+			text := strings.TrimPrefix(e.Type, "group.") + data.Why + data.State
 			if data.Me != nil {
-				what += " " + data.Me.Role
+				text += " " + data.Me.Role
 			}
 			if e.Type == api.EventGroupChanged {
-				what += fmt.Sprintf(" %d+ %d-", len(data.Changed), len(data.Removed))
+				text += fmt.Sprintf(" %d+ %d-", len(data.Changed), len(data.Removed))
 			}
-			got = append(got, what)
+			got = append(got, text)
 		case <-timeout:
 			h.t.Fatal("the subscription is silent")
 		}
@@ -1007,51 +1007,51 @@ func (h heard) all() (got []string) {
 func TestWhoIsToldOfAGroup(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.join(5)
-		ann, bob, eve, dan := w.listen(who[0]), w.listen(who[1]), w.listen(who[2]), w.listen(who[3])
-		told := func(what string, want ...string) {
+		users := w.newUsers(5)
+		ann, bob, eve, dan := w.recordEvents(users[0]), w.recordEvents(users[1]), w.recordEvents(users[2]), w.recordEvents(users[3])
+		checkEvents := func(name string, want ...string) {
 			t.Helper()
-			for i, h := range []heard{ann, bob, eve, dan} {
-				if got := fmt.Sprint(h.all()); got != want[i] {
-					t.Errorf("%s: user %d was told %s, want %s", what, i, got, want[i])
+			for i, h := range []recorder{ann, bob, eve, dan} {
+				if got := fmt.Sprint(h.received()); got != want[i] {
+					t.Errorf("%s: user %d was told %s, want %s", name, i, got, want[i])
 				}
 			}
 		}
-		id := w.create(who[0], who[1])
-		told("created", "[changed 2+ 0- mine owner]", "[changed 2+ 0- mine member]", "[]", "[]")
-		_, err := w.Invite(ctx, who[0], id, []accounts.ID{who[2]})
+		id := w.newGroup(users[0], users[1])
+		checkEvents("created", "[changed 2+ 0- mine owner]", "[changed 2+ 0- mine member]", "[]", "[]")
+		_, err := w.Invite(ctx, users[0], id, []accounts.ID{users[2]})
 		w.must(err)
-		told("invited", "[changed 1+ 0-]", "[changed 1+ 0-]", "[changed 1+ 0- mine member]", "[]")
-		w.appoint(id, who[0], who[1])
-		told("appointed", "[changed 1+ 0-]", "[changed 1+ 0-]", "[changed 1+ 0-]", "[]")
-		_, _, err = w.SetOwn(ctx, who[2], id, OwnUpdate{Remark: to("x")})
+		checkEvents("invited", "[changed 1+ 0-]", "[changed 1+ 0-]", "[changed 1+ 0- mine member]", "[]")
+		w.appoint(id, users[0], users[1])
+		checkEvents("appointed", "[changed 1+ 0-]", "[changed 1+ 0-]", "[changed 1+ 0-]", "[]")
+		_, _, err = w.SetOwn(ctx, users[2], id, OwnUpdate{Remark: to("x")})
 		w.must(err)
-		told("remark", "[]", "[]", "[mine member]", "[]")
-		_, _, err = w.Change(ctx, who[0], id, Update{Joins: to(Asking)})
+		checkEvents("remark", "[]", "[]", "[mine member]", "[]")
+		_, _, err = w.Change(ctx, users[0], id, Update{Joins: to(ByRequest)})
 		w.must(err)
-		told("changed", "[changed 0+ 0-]", "[changed 0+ 0-]", "[changed 0+ 0-]", "[]")
-		_, _, err = w.Change(ctx, who[0], id, Update{Joins: to(Asking)})
+		checkEvents("changed", "[changed 0+ 0-]", "[changed 0+ 0-]", "[changed 0+ 0-]", "[]")
+		_, _, err = w.Change(ctx, users[0], id, Update{Joins: to(ByRequest)})
 		w.must(err)
-		told("not changed", "[]", "[]", "[]", "[]")
-		r, err := w.Ask(ctx, who[3], id, "")
+		checkEvents("not changed", "[]", "[]", "[]", "[]")
+		r, err := w.RequestJoin(ctx, users[3], id, "")
 		w.must(err)
-		told("asked", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
-		w.must(w.Answer(ctx, who[1], id, r.ID, true))
-		told("accepted", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0-]", "[changed 1+ 0- mine member request_closedaccepted]")
-		w.must(w.Remove(ctx, who[1], id, who[3]))
-		told("removed", "[changed 0+ 1-]", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftremoved]")
-		w.must(w.Ban(ctx, who[1], id, who[2]))
-		told("banned", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftbanned]", "[]")
-		_, err = w.Ask(ctx, who[3], id, "")
+		checkEvents("asked", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		w.must(w.Answer(ctx, users[1], id, r.ID, true))
+		checkEvents("accepted", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0-]", "[changed 1+ 0- mine member request_closedaccepted]")
+		w.must(w.Remove(ctx, users[1], id, users[3]))
+		checkEvents("removed", "[changed 0+ 1-]", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftremoved]")
+		w.must(w.Ban(ctx, users[1], id, users[2]))
+		checkEvents("banned", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftbanned]", "[]")
+		_, err = w.RequestJoin(ctx, users[3], id, "")
 		w.must(err)
-		told("asked once more", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
-		w.must(w.Erase(ctx, who[3]))
-		told("erased", "[request_closedwithdrawn]", "[request_closedwithdrawn]", "[]", "[request_closedwithdrawn]")
-		_, err = w.Ask(ctx, who[3], id, "")
+		checkEvents("asked once more", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		w.must(w.Erase(ctx, users[3]))
+		checkEvents("erased", "[request_closedwithdrawn]", "[request_closedwithdrawn]", "[]", "[request_closedwithdrawn]")
+		_, err = w.RequestJoin(ctx, users[3], id, "")
 		w.must(err)
-		told("asked again", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
-		w.must(w.Dissolve(ctx, who[0], id))
-		told("dissolved", "[leftdissolved]", "[leftdissolved]", "[]", "[request_closedwithdrawn]")
+		checkEvents("asked again", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		w.must(w.Dissolve(ctx, users[0], id))
+		checkEvents("dissolved", "[leftdissolved]", "[leftdissolved]", "[]", "[request_closedwithdrawn]")
 	})
 }
 
@@ -1059,13 +1059,13 @@ func TestWhoIsToldOfAGroup(t *testing.T) {
 func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
 	eachEngine(t, Settings{Groups: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		nodes := []*world{w, w.neighbour()}
-		who, id, link := w.join(3), ids.New[Group](), ids.New[Link]()
+		nodes := []*world{w, w.newNode()}
+		users, id, link := w.newUsers(3), ids.New[Group](), ids.New[Link]()
 		var tries sync.WaitGroup
 		for i := range 4 {
 			tries.Go(func() {
-				g, me, err := nodes[i%2].Create(ctx, who[0], id, "Rowing", who[1:2])
-				if err != nil || g.ID != id || g.Members != 2 || me.User != who[0] || me.Role != Owner {
+				g, me, err := nodes[i%2].Create(ctx, users[0], id, "Rowing", users[1:2])
+				if err != nil || g.ID != id || g.Members != 2 || me.User != users[0] || me.Role != Owner {
 					t.Errorf("got %+v, %+v, %v", g, me, err)
 				}
 			})
@@ -1076,24 +1076,24 @@ func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
 		}
 		for i := range 4 {
 			tries.Go(func() {
-				l, err := nodes[i%2].NewLink(ctx, who[0], id, link, time.Hour, 3)
-				if err != nil || l.ID != link || l.Most != 3 {
+				l, err := nodes[i%2].NewLink(ctx, users[0], id, link, time.Hour, 3)
+				if err != nil || l.ID != link || l.MaxUses != 3 {
 					t.Errorf("got %+v, %v", l, err)
 				}
 			})
 		}
 		tries.Wait()
-		if list, err := w.Links(ctx, who[0], id); err != nil || len(list) != 1 {
+		if list, err := w.Links(ctx, users[0], id); err != nil || len(list) != 1 {
 			t.Errorf("links %+v, %v", list, err)
 		}
-		_, _, err := w.Create(ctx, who[2], id, "Rowing", nil)
-		w.fails("somebody else's group", err, ErrGroup)
-		if _, err := w.NewLink(ctx, who[1], id, link, time.Hour, 3); err == nil {
+		_, _, err := w.Create(ctx, users[2], id, "Rowing", nil)
+		w.wantErr("somebody else's group", err, ErrGroup)
+		if _, err := w.NewLink(ctx, users[1], id, link, time.Hour, 3); err == nil {
 			t.Error("a member got the link of another")
 		}
-		w.must(w.Dissolve(ctx, who[0], id))
-		_, _, err = w.Create(ctx, who[0], id, "Rowing", nil)
-		w.fails("a group that was dissolved meanwhile", err, ErrGroup)
+		w.must(w.Dissolve(ctx, users[0], id))
+		_, _, err = w.Create(ctx, users[0], id, "Rowing", nil)
+		w.wantErr("a group that was dissolved meanwhile", err, ErrGroup)
 	})
 }
 
@@ -1108,9 +1108,9 @@ func (unreachable) AreFriends(context.Context, accounts.ID, []accounts.ID) (map[
 func TestFriendsThatCannotBeReachedAreARefusalOfGroups(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
-		who := w.join(2)
+		users := w.newUsers(2)
 		w.friends = unreachable{w.friends}
-		_, _, err := w.Create(t.Context(), who[0], ids.New[Group](), "Rowing", who[1:])
+		_, _, err := w.Create(t.Context(), users[0], ids.New[Group](), "Rowing", users[1:])
 		if e, _ := errors.AsType[*errs.Error](err); e != ErrStore {
 			t.Errorf("got %v, want ErrStore", err)
 		}

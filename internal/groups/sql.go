@@ -70,8 +70,8 @@ func selectMembers(ctx context.Context, q sqldb.Querier, id ID, users []accounts
 // selectMember returns a member, or ErrMember.
 func selectMember(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (Membership, error) {
 	found, err := selectMembers(ctx, q, id, []accounts.ID{user})
-	m, there := found[user]
-	if err == nil && !there {
+	m, ok := found[user]
+	if err == nil && !ok {
 		err = ErrMember
 	}
 	return m, err
@@ -225,7 +225,7 @@ func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) (
 const linkColumns = "id, group_id, by_id, created, expires, uses, most, card"
 
 func scanLink(rows *sql.Rows) (l Link, err error) {
-	err = rows.Scan(&l.ID, &l.Group, &l.By, &l.Created, &l.Expires, &l.Uses, &l.Most, &l.Card)
+	err = rows.Scan(&l.ID, &l.Group, &l.By, &l.Created, &l.Expires, &l.Uses, &l.MaxUses, &l.Card)
 	return l, err
 }
 
@@ -249,7 +249,7 @@ func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
 }
 
 func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(8, 1), l.ID, l.Group, l.By, l.Created, l.Expires, l.Uses, l.Most, l.Card)
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(8, 1), l.ID, l.Group, l.By, l.Created, l.Expires, l.Uses, l.MaxUses, l.Card)
 	return err
 }
 
@@ -281,23 +281,23 @@ func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request,
 	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE id = ?", id))
 }
 
-// waitingOf returns a user's unclosed request in a group, or ErrNoRequest.
-func waitingOf(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (Request, error) {
+// unclosedRequest returns a user's unclosed request in a group, or ErrNoRequest.
+func unclosedRequest(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (Request, error) {
 	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting = ?", id.String()+user.String()))
 }
 
-// groupsAsked returns the groups with an unclosed request of a user.
-func groupsAsked(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]ID, error) {
+// groupsWithRequest returns the groups with an unclosed request of a user.
+func groupsWithRequest(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT group_id FROM group_requests WHERE user_id = ? AND waiting IS NOT NULL", user))
 }
 
-// waitingOfAll returns the unclosed requests of at most 500 users in a group.
-func waitingOfAll(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]Request, error) {
-	waiting := make([]string, len(users))
+// unclosedRequests returns the unclosed requests of at most 500 users in a group.
+func unclosedRequests(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]Request, error) {
+	keys := make([]string, len(users))
 	for i, u := range users {
-		waiting[i] = id.String() + u.String()
+		keys[i] = id.String() + u.String()
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting IN (?)", bun.List(waiting))
+	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting IN (?)", bun.List(keys))
 	return sqldb.Collect(rows, err, scanRequest)
 }
 
@@ -318,15 +318,15 @@ func oneRequest(rows *sql.Rows, err error) (Request, error) {
 	return found[0], nil
 }
 
-// waitingIn returns up to n pending requests of a group, oldest first, after a place.
-func waitingIn(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Request, error) {
+// pagePending returns up to n pending requests of a group, oldest first, after a place.
+func pagePending(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Request, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? AND created >= ? AND (created > ? OR id > ?) ORDER BY created, id LIMIT ?",
 		id, Pending, q.Now().UnixMilli(), after.joined, after.joined, after.user, n)
 	return sqldb.Collect(rows, err, scanRequest)
 }
 
-// countWaiting returns the number of pending requests of a group.
-func countWaiting(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
+// countPending returns the number of pending requests of a group.
+func countPending(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_requests WHERE group_id = ? AND state = ? AND expires > ?", id, Pending, q.Now().UnixMilli()).Scan(&n)
 	return n, err
 }
@@ -341,8 +341,8 @@ func closeRequest(ctx context.Context, tx *sqldb.Tx, id RequestID, state State) 
 	return err
 }
 
-// deleteAround deletes the bans, links, requests and the picture of a dissolved group.
-func deleteAround(ctx context.Context, tx *sqldb.Tx, id ID) error {
+// deleteChildRows deletes the bans, links, requests and the picture of a dissolved group.
+func deleteChildRows(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	for _, table := range []string{"group_bans", "group_links", "group_requests", "group_pictures"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE group_id = ?", id); err != nil {
 			return err
@@ -351,8 +351,8 @@ func deleteAround(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return nil
 }
 
-// longDissolved returns up to n groups that were dissolved before a time.
-func longDissolved(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
+// dissolvedBefore returns up to n groups that were dissolved before a time.
+func dissolvedBefore(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM chat_groups WHERE dissolved > 0 AND dissolved < ? LIMIT ?", before.UnixMilli(), n))
 }
 
@@ -367,8 +367,8 @@ func groupIDsOf(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) (
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT group_id FROM group_members WHERE user_id = ? AND gone = 0 LIMIT ?", user, n))
 }
 
-// deleteTraces deletes the remaining rows about a user who is in no group.
-func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+// deleteUserRows deletes the remaining rows about a user who is in no group.
+func deleteUserRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	for _, condition := range []string{"group_bans WHERE user_id = ?", "group_requests WHERE user_id = ?", "group_links WHERE by_id = ?"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {
 			return err
@@ -378,8 +378,8 @@ func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	return err
 }
 
-// longGone returns up to n former members who left before a time and are no longer muted.
-func longGone(ctx context.Context, q sqldb.Querier, before time.Time, n int) (map[ID][]Membership, error) {
+// formerMembersBefore returns up to n former members who left before a time and are no longer muted.
+func formerMembersBefore(ctx context.Context, q sqldb.Querier, before time.Time, n int) (map[ID][]Membership, error) {
 	all := map[ID][]Membership{}
 	rows, err := q.QueryContext(ctx, "SELECT m.group_id, "+memberColumns+" FROM group_members m WHERE m.gone > 0 AND m.gone < ? AND m.muted <= ? ORDER BY m.gone LIMIT ?", before.UnixMilli(), q.Now().UnixMilli(), n)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -391,8 +391,8 @@ func longGone(ctx context.Context, q sqldb.Querier, before time.Time, n int) (ma
 	})
 }
 
-// forget deletes rows of former members, and stores the highest deleted version.
-func forget(ctx context.Context, tx *sqldb.Tx, id ID, gone []Membership) error {
+// deleteFormerMembers deletes rows of former members, and stores the highest deleted version.
+func deleteFormerMembers(ctx context.Context, tx *sqldb.Tx, id ID, gone []Membership) error {
 	upTo := int64(0)
 	users := make([]accounts.ID, len(gone))
 	for i, m := range gone {

@@ -59,8 +59,8 @@ type copies struct {
 	sources     *cache.Cache[ItemID, Source]
 }
 
-func missing(err, what error) error {
-	if errors.Is(err, what) {
+func missing(err, target error) error {
+	if errors.Is(err, target) {
 		return cache.ErrNotFound
 	}
 	return err
@@ -135,8 +135,8 @@ func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, err
 	return m, asKind(ctx, err)
 }
 
-// inside returns a room and a member of it from the caches, for reads. It returns ErrRoom if the user is not a member.
-func (s *Service) inside(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
+// roomAndMember returns a room and a member of it from the caches, for reads. It returns ErrRoom if the user is not a member.
+func (s *Service) roomAndMember(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
 	m, err := s.member(ctx, id, user)
 	if errors.Is(err, ErrMember) {
 		err = ErrRoom

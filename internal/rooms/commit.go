@@ -16,35 +16,35 @@ import (
 // checks each sender's permissions, numbers the lines, and writes each table with one statement. If another transaction
 // holds a room's lock for seconds, the batch refuses the entries of that room and writes the others.
 
-// utterance is a line or a danmaku that is not yet in SQL.
-type utterance struct {
+// pendingEntry is a line or a danmaku that is not yet in SQL.
+type pendingEntry struct {
 	room    ID
 	user    ViewerID
 	line    *Line
 	comment *Comment
 }
 
-// uttered is the result of an utterance.
-type uttered struct {
+// entryResult is the result of an utterance.
+type entryResult struct {
 	line    Line
 	comment Comment
 	refusal error
 }
 
-// atMost is the largest batch; it bounds the number of conditions in a statement for SQLite.
-const atMost = 256
+// maxBatch is the largest batch; it bounds the number of conditions in a statement for SQLite.
+const maxBatch = 256
 
-func newCommitter(s *Service) *groupcommit.Committer[utterance, uttered] {
-	return groupcommit.New(s.commit, groupcommit.Options[utterance, uttered]{
-		MaxBatch: atMost,
+func newCommitter(s *Service) *groupcommit.Committer[pendingEntry, entryResult] {
+	return groupcommit.New(s.commit, groupcommit.Options[pendingEntry, entryResult]{
+		MaxBatch: maxBatch,
 		// A batch with unknown outcome is not retried, because its rows may exist. A retry of each caller finds them.
 		Retry: sqldb.IsRetryable,
 		Split: sqldb.IsRowError,
-		After: s.tellSaid,
+		After: s.publishEntries,
 	})
 }
 
-func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered, err error) {
+func (s *Service) commit(ctx context.Context, batch []pendingEntry) (out []entryResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	for waited := 0; ; waited++ {
@@ -59,7 +59,7 @@ func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered,
 }
 
 // commitIn writes a batch. waited is the number of earlier tries that waited for locked rooms without success.
-func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance, waited int) ([]uttered, error) {
+func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEntry, waited int) ([]entryResult, error) {
 	var list []ID
 	var seats []seat
 	for _, u := range batch {
@@ -74,11 +74,11 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 	if err != nil {
 		return nil, err
 	}
-	out, now := make([]uttered, len(batch)), tx.Now().UnixMilli()
+	out, now := make([]entryResult, len(batch)), tx.Now().UnixMilli()
 	stale := tx.Now().Add(-touchEvery)
-	var lines []spoken
-	var comments []shot
-	var woken []ID // not active for a minute; [Service.tidySaid] checks the rooms that were active
+	var lines []roomLine
+	var comments []roomComment
+	var newlyActive []ID // not active for a minute; [Service.tidyEntries] checks the rooms that were active
 	for i, u := range batch {
 		room, m := rooms[u.room], members[seats[i]]
 		if slices.Contains(held, u.room) {
@@ -89,17 +89,17 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 			continue
 		}
 		if room.active < stale.UnixMilli() {
-			room.active, woken = now, append(woken, u.room)
+			room.active, newlyActive = now, append(newlyActive, u.room)
 		}
 		if u.line != nil {
-			room.said++
+			room.lastSeq++
 			l := *u.line
-			l.Seq, l.At = room.said, now
-			out[i].line, lines = l, append(lines, spoken{u.room, l})
+			l.Seq, l.At = room.lastSeq, now
+			out[i].line, lines = l, append(lines, roomLine{u.room, l})
 		} else {
 			c := *u.comment
 			c.At = s.Clock()
-			out[i].comment, comments = c, append(comments, shot{u.room, c})
+			out[i].comment, comments = c, append(comments, roomComment{u.room, c})
 		}
 	}
 	// A deadlock ends the transaction. A statement sent after it would be committed alone.
@@ -109,22 +109,22 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 	if err := insertComments(ctx, tx, comments); err != nil {
 		return nil, err
 	}
-	return out, touchRooms(ctx, tx, woken, stale)
+	return out, touchRooms(ctx, tx, newlyActive, stale)
 }
 
 // refuse returns the reason why a member may not send an utterance, or nil. It returns ErrRoom, ErrMay, ErrMuted or
 // ErrWord.
-func refuse(tx *sqldb.Tx, room *numbering, m Member, u utterance) error {
+func refuse(tx *sqldb.Tx, room *numbering, m Member, u pendingEntry) error {
 	if room == nil || m.User != u.user {
 		return ErrRoom
 	}
-	v, text := say, ""
+	v, text := sendLine, ""
 	if u.line != nil {
 		text = u.line.Text
 	} else {
-		v, text = shoot, u.comment.Text
+		v, text = sendDanmaku, u.comment.Text
 	}
-	if err := m.can(v, room.room, tx.Now()); err != nil {
+	if err := m.mayDo(v, room.room, tx.Now()); err != nil {
 		return err
 	}
 	if room.room.mutes(text) && m.may(room.room)&Moderate == 0 {
@@ -133,18 +133,18 @@ func refuse(tx *sqldb.Tx, room *numbering, m Member, u utterance) error {
 	return nil
 }
 
-// tellSaid publishes the committed entries of a batch.
-func (s *Service) tellSaid(_ context.Context, batch []utterance, results []uttered) {
-	var told []events.Event
+// publishEntries publishes the committed entries of a batch.
+func (s *Service) publishEntries(_ context.Context, batch []pendingEntry, results []entryResult) {
+	var batchEvents []events.Event
 	for i, u := range batch {
 		r := &results[i]
 		switch {
 		case r.refusal != nil:
 		case u.line != nil:
-			told = s.appendEvent(told, u.room, u.user, api.EventRoomSaid, sqldb.Time(r.line.At), r.line.wire(u.room))
+			batchEvents = s.appendEvent(batchEvents, u.room, u.user, api.EventRoomSaid, sqldb.Time(r.line.At), r.line.wire(u.room))
 		default:
-			told = s.appendEvent(told, u.room, u.user, api.EventRoomDanmaku, sqldb.Time(r.comment.At), r.comment.wire(u.room))
+			batchEvents = s.appendEvent(batchEvents, u.room, u.user, api.EventRoomDanmaku, sqldb.Time(r.comment.At), r.comment.wire(u.room))
 		}
 	}
-	s.cfg.Bus.Publish(told)
+	s.cfg.Bus.Publish(batchEvents)
 }

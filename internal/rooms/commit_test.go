@@ -19,15 +19,15 @@ import (
 
 func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
-	who := w.people(1)
-	var batch []utterance
+	users := w.newUsers(1)
+	var batch []pendingEntry
 	for range 5 {
-		batch = append(batch, utterance{room: w.open(who[0]), user: ViewerID(who[0]), line: &Line{From: ViewerID(who[0]), Name: "Ann", Text: "Hi"}})
+		batch = append(batch, pendingEntry{room: w.newRoom(users[0]), user: ViewerID(users[0]), line: &Line{From: ViewerID(users[0]), Name: "Ann", Text: "Hi"}})
 	}
 	held := batch[2].room
 	sqldbtest.Busy(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", batch[4].room) // by another node, in an active room
 	sqldbtest.Hold(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", held)
-	var out []uttered
+	var out []entryResult
 	eventually.NoError(t, "a batch that is in time", func() (err error) { // two waits of two seconds in a limit of five; a stall makes a try fail
 		out, err = w.commit(t.Context(), batch)
 		return err
@@ -37,7 +37,7 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 		if u.room == held {
 			want = ErrStore
 		}
-		w.fails(fmt.Sprint("line ", i), out[i].refusal, want)
+		w.wantErr(fmt.Sprint("line ", i), out[i].refusal, want)
 		// A try that exceeded the limit may have been committed as well.
 		if got, err := linesOf(t.Context(), w.db, u.room, 100, nil, 10); err != nil || (len(got) > 0) != (want == nil) {
 			t.Errorf("line %d: %d are there (%v)", i, len(got), err)
@@ -47,38 +47,38 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 
 func TestACrowdAtTheDoorOfOneRoomLeavesConnectionsToAllOthers(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
-	who := w.people(1)
-	hot, other := w.open(who[0]), w.open(who[0])
+	users := w.newUsers(1)
+	hot, other := w.newRoom(users[0]), w.newRoom(users[0])
 	sqldbtest.Crowd(t, w.db, func(ctx context.Context, i int) error {
 		_, _, _, err := w.Visit(ctx, fmt.Sprint("address ", i), hot, "Visitor", Key{})
 		return err
 	}, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", hot)
-	w.guest(other)
-	_, err := w.Say(t.Context(), ViewerID(who[0]), other, ids.New[Line](), "Hi")
+	w.newGuest(other)
+	_, err := w.SendLine(t.Context(), ViewerID(users[0]), other, ids.New[Line](), "Hi")
 	w.must(err)
 }
 
 func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
-	who := w.people(1)
-	id, user := w.open(who[0]), ViewerID(who[0])
+	users := w.newUsers(1)
+	id, user := w.newRoom(users[0]), ViewerID(users[0])
 	const each = 500
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		rooms, err := lockRooms(ctx, tx, []ID{id})
-		var lines []spoken
-		var shots []shot
+		var lines []roomLine
+		var shots []roomComment
 		for i := range each {
-			lines = append(lines, spoken{id, Line{Seq: int64(i + 1), From: user}})
-			shots = append(shots, shot{id, Comment{ID: ids.New[Comment](), From: user, At: int64(i + 1)}})
+			lines = append(lines, roomLine{id, Line{Seq: int64(i + 1), From: user}})
+			shots = append(shots, roomComment{id, Comment{ID: ids.New[Comment](), From: user, At: int64(i + 1)}})
 		}
-		rooms[id].said = each
+		rooms[id].lastSeq = each
 		return errors.Join(err, insertLines(ctx, tx, rooms, lines), insertComments(ctx, tx, shots))
 	}))
 	_, err := db.ExecContext(t.Context(), "ANALYZE TABLE room_lines, room_danmaku")
 	w.must(err)
-	w.must(w.tidySaid(t.Context()))
-	if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidySaid(t.Context())) }); n > each/2 {
+	w.must(w.tidyEntries(t.Context()))
+	if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidyEntries(t.Context())) }); n > each/2 {
 		t.Errorf("%d rows are read of a room in which nothing was said since", n)
 	}
 }
@@ -87,7 +87,7 @@ func TestTidyReadsNothingOfRoomsThatNobodyUses(t *testing.T) {
 	ahead := new(atomic.Int64)
 	db := sqldbtest.Default(t).Open(t, byClock(ahead), func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), ahead, new(sync.Map), Settings{})
-	who := w.people(1)
+	users := w.newUsers(1)
 	const unused = 300
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		for range unused {
@@ -96,28 +96,28 @@ func TestTidyReadsNothingOfRoomsThatNobodyUses(t *testing.T) {
 		return err
 	}))
 	w.ahead.Add(int64(7 * 24 * time.Hour))
-	w.open(who[0])
+	w.newRoom(users[0])
 	_, err := db.ExecContext(t.Context(), "ANALYZE TABLE rooms")
 	w.must(err)
 	for range 2 {
-		if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidySaid(t.Context())) }); n > unused/2 {
+		if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidyEntries(t.Context())) }); n > unused/2 {
 			t.Errorf("%d rows are read, where one of %d rooms is used", n, unused+1)
 		}
 	}
 }
 
 func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
-	eachEngine(t, Settings{KeepLines: 10, KeepShots: 5}, func(t *testing.T, w *world) {
-		who := w.people(1)
-		id, user := w.open(who[0]), ViewerID(who[0])
-		other := w.open(who[0])
+	eachEngine(t, Settings{KeepLines: 10, KeepDanmaku: 5}, func(t *testing.T, w *world) {
+		users := w.newUsers(1)
+		id, user := w.newRoom(users[0]), ViewerID(users[0])
+		other := w.newRoom(users[0])
 		w.must(w.tidy(t.Context()))
 		w.ahead.Add(int64(7 * 24 * time.Hour))
 		w.must(w.tidy(t.Context()))
 		for i := range 20 { // no viewers
-			_, err := w.Say(t.Context(), user, id, ids.New[Line](), fmt.Sprint("line ", i))
+			_, err := w.SendLine(t.Context(), user, id, ids.New[Line](), fmt.Sprint("line ", i))
 			w.must(err)
-			c, err := w.Shoot(t.Context(), user, other, Comment{Text: "Wow"})
+			c, err := w.SendDanmaku(t.Context(), user, other, Comment{Text: "Wow"})
 			w.must(err)
 			_, err = w.db.ExecContext(t.Context(), "UPDATE room_danmaku SET at = ? WHERE id = ?", c.At+int64(100*i), c.ID) // no two in the same ms
 			w.must(err)
@@ -138,13 +138,13 @@ func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
 // A node's clock may be ahead for some time.
 func TestARoomIsTidiedAfterATidyingOfTheFuture(t *testing.T) {
 	eachEngine(t, Settings{KeepLines: 10}, func(t *testing.T, w *world) {
-		who := w.people(1)
-		id, user := w.open(who[0]), ViewerID(who[0])
+		users := w.newUsers(1)
+		id, user := w.newRoom(users[0]), ViewerID(users[0])
 		w.ahead.Store(int64(8 * time.Hour))
 		w.must(w.tidy(t.Context()))
 		w.ahead.Store(0)
 		for i := range 20 {
-			_, err := w.Say(t.Context(), user, id, ids.New[Line](), fmt.Sprint("line ", i))
+			_, err := w.SendLine(t.Context(), user, id, ids.New[Line](), fmt.Sprint("line ", i))
 			w.must(err)
 		}
 		w.must(w.tidy(t.Context()))
@@ -157,9 +157,9 @@ func TestARoomIsTidiedAfterATidyingOfTheFuture(t *testing.T) {
 // TestRestrictionsGoWithRoomAndUser also covers rooms and users that a node of an older version deleted.
 func TestRestrictionsGoWithRoomAndUser(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		who := w.people(2)
-		id := w.open(who[0])
-		kept, erased := ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(2)
+		id := w.newRoom(users[0])
+		kept, erased := ViewerID(users[0]), ViewerID(users[1])
 		exec := func(query string, args ...any) {
 			t.Helper()
 			_, err := w.db.ExecContext(t.Context(), query, args...)
@@ -181,19 +181,19 @@ func TestRestrictionsGoWithRoomAndUser(t *testing.T) {
 }
 
 func TestNothingIsSentAfterAStatementThatEndedTheTransaction(t *testing.T) {
-	w := single(t, Settings{})
-	who := w.people(1)
-	id, user := w.open(who[0]), ViewerID(who[0])
+	w := singleNode(t, Settings{})
+	users := w.newUsers(1)
+	id, user := w.newRoom(users[0]), ViewerID(users[0])
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		rooms, err := lockRooms(ctx, tx, []ID{id})
-		rooms[id].said++
-		return errors.Join(err, insertLines(ctx, tx, rooms, []spoken{{id, Line{Seq: rooms[id].said, From: user}}}))
+		rooms[id].lastSeq++
+		return errors.Join(err, insertLines(ctx, tx, rooms, []roomLine{{id, Line{Seq: rooms[id].lastSeq, From: user}}}))
 	}))
 	if _, err := w.db.ExecContext(t.Context(), "UPDATE rooms SET said = 0"); err != nil {
 		t.Fatal(err)
 	}
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := w.commitIn(ctx, tx, []utterance{{room: id, user: user, line: &Line{From: user}}, {room: id, user: user, comment: &Comment{ID: ids.New[Comment](), From: user}}}, 0)
+		_, err := w.commitIn(ctx, tx, []pendingEntry{{room: id, user: user, line: &Line{From: user}}, {room: id, user: user, comment: &Comment{ID: ids.New[Comment](), From: user}}}, 0)
 		if !sqldb.IsDuplicate(err) {
 			t.Errorf("got %v, want a duplicate", err)
 		}

@@ -15,76 +15,76 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// from returns the context of a caller from a household.
-func from(t *testing.T, h string) context.Context {
+// contextFrom returns the context of a caller from a household.
+func contextFrom(t *testing.T, h string) context.Context {
 	return context.WithValue(t.Context(), clientnet.Key{}, func() string { return h })
 }
 
 func TestVisit_LeavesHalfOfThePlacesToUsers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{Members: 8})
-		who := w.people(6)
-		id := w.open(who[0])
+		w := singleNode(t, Settings{Members: 8})
+		users := w.newUsers(6)
+		id := w.newRoom(users[0])
 		for range 4 {
-			w.guest(id)
+			w.newGuest(id)
 		}
 		_, _, _, err := w.Visit(t.Context(), "here", id, "Visitor", Key{})
-		w.fails("a fifth guest", err, ErrFull)
+		w.wantErr("a fifth guest", err, ErrFull)
 		for i, want := range []error{nil, nil, nil, ErrFull} {
-			_, _, err := w.Join(t.Context(), who[i+1], id, Key{})
-			w.fails(fmt.Sprint("user ", i+1), err, want)
+			_, _, err := w.Join(t.Context(), users[i+1], id, Key{})
+			w.wantErr(fmt.Sprint("user ", i+1), err, want)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
 func TestVisit_LimitsNetworksWithManyAddresses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		w.cfg.Limiter = ratelimit.New(w.redis)
-		who := w.people(1)
-		id, elsewhere := w.open(who[0]), w.open(who[0])
+		users := w.newUsers(1)
+		id, elsewhere := w.newRoom(users[0]), w.newRoom(users[0])
 		visit := func(id ID, h string) error {
-			_, _, _, err := w.Visit(from(t, h), "here", id, "Visitor", Key{})
+			_, _, _, err := w.Visit(contextFrom(t, h), "here", id, "Visitor", Key{})
 			return err
 		}
 		for n := range siteGuestRate.Max {
 			w.must(visit(id, fmt.Sprintf("2001:db8:1:%x::/64", n)))
 		}
-		w.fails("one more of a /56", visit(id, "2001:db8:1:ff::/64"), ErrGuestRate)
+		w.wantErr("one more of a /56", visit(id, "2001:db8:1:ff::/64"), ErrGuestRate)
 		for n := range networkGuestRate.Max - siteGuestRate.Max {
 			w.must(visit(id, fmt.Sprintf("2001:db8:1:%x00::/64", n+1)))
 		}
-		w.fails("one more of a /48", visit(id, "2001:db8:1:fe00::/64"), ErrGuestRate)
-		w.fails("another network", visit(id, "2001:db8:2::/64"), nil)
-		w.fails("another room", visit(elsewhere, "2001:db8:1:ff::/64"), nil)
+		w.wantErr("one more of a /48", visit(id, "2001:db8:1:fe00::/64"), ErrGuestRate)
+		w.wantErr("another network", visit(id, "2001:db8:2::/64"), nil)
+		w.wantErr("another room", visit(elsewhere, "2001:db8:1:ff::/64"), nil)
 	})
 }
 
 func TestTidy_PutsIdleGuestsOut(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
-		id := w.open(w.people(1)[0])
+		w := singleNode(t, Settings{})
+		other := w.newNode()
+		id := w.newRoom(w.newUsers(1)[0])
 		channel := api.RoomChannel(id.String())
-		idle, watching := w.guest(id), w.guest(id)
+		idle, watching := w.newGuest(id), w.newGuest(id)
 		other.Subscribed(watching.String(), "1", channel)
-		stays := func(what string, user ViewerID, want error) {
+		checkAfterTidy := func(name string, user ViewerID, want error) {
 			t.Helper()
 			w.must(w.tidy(t.Context()))
-			w.fails(what, w.MaySubscribe(t.Context(), user.String(), channel), want)
+			w.wantErr(name, w.MaySubscribe(t.Context(), user.String(), channel), want)
 		}
 		w.ahead.Add(int64(guestIdle - time.Minute))
-		stays("a guest who joined a while ago", idle, nil)
+		checkAfterTidy("a guest who joined a while ago", idle, nil)
 		bubble.Sleep(touchEvery + 2*beatEvery)
-		stays("an idle guest", idle, ErrRoom)
-		stays("a guest who watches", watching, nil)
+		checkAfterTidy("an idle guest", idle, ErrRoom)
+		checkAfterTidy("a guest who watches", watching, nil)
 		other.Unsubscribed(watching.String(), "1", channel)
 		bubble.Sleep(2 * beatEvery)
 		w.ahead.Add(int64(guestIdle / 2))
-		stays("a guest whose connection has ended", watching, nil)
+		checkAfterTidy("a guest whose connection has ended", watching, nil)
 		w.ahead.Add(int64(guestIdle))
-		stays("the same guest later", watching, ErrRoom)
+		checkAfterTidy("the same guest later", watching, ErrRoom)
 		if r, err := selectRoom(t.Context(), w.db, id, ""); err != nil || r.members != 1 {
 			t.Errorf("the room has %d members, %v, want 1", r.members, err)
 		}
@@ -93,68 +93,68 @@ func TestTidy_PutsIdleGuestsOut(t *testing.T) {
 
 func TestTidy_LeavesGuestsWhoWatchUnrecorded(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		id := w.open(w.people(1)[0])
-		guest := w.guest(id)
+		w := singleNode(t, Settings{})
+		id := w.newRoom(w.newUsers(1)[0])
+		guest := w.newGuest(id)
 		w.Subscribed(guest.String(), "1", api.RoomChannel(id.String()))
 		bubble.Sleep(2 * beatEvery)
 		if _, err := w.db.ExecContext(t.Context(), "UPDATE room_members SET seen = 1 WHERE user_id = ?", guest); err != nil {
 			t.Fatal(err)
 		}
 		w.must(w.tidy(t.Context()))
-		w.fails("a guest who watches", w.MaySubscribe(t.Context(), guest.String(), api.RoomChannel(id.String())), nil)
+		w.wantErr("a guest who watches", w.MaySubscribe(t.Context(), guest.String(), api.RoomChannel(id.String())), nil)
 	})
 }
 
 func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(3)
-		r, _, err := w.Create(t.Context(), who[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("4711"), Guests: to(true)})
+		w := singleNode(t, Settings{})
+		users := w.newUsers(3)
+		r, _, err := w.Create(t.Context(), users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("4711"), Guests: to(true)})
 		w.must(err)
 		join := func(h string, key Key) error {
-			_, _, err := w.Join(from(t, h), who[1], r.ID, key)
+			_, _, err := w.Join(contextFrom(t, h), users[1], r.ID, key)
 			return err
 		}
 		visit := func(h, password string) error {
-			_, _, _, err := w.Visit(from(t, h), "here", r.ID, "Visitor", Key{Password: password})
+			_, _, _, err := w.Visit(contextFrom(t, h), "here", r.ID, "Visitor", Key{Password: password})
 			return err
 		}
 		for n := range maxWrongFrom {
-			w.fails("a wrong one", visit(fmt.Sprintf("2001:db8:1:%x::/64", n), "0000"), ErrPassword)
+			w.wantErr("a wrong one", visit(fmt.Sprintf("2001:db8:1:%x::/64", n), "0000"), ErrPassword)
 		}
-		w.fails("one more of a network", join("2001:db8:1:ff::/64", Key{Password: "4711"}), ErrTries)
+		w.wantErr("one more of a network", join("2001:db8:1:ff::/64", Key{Password: "4711"}), ErrTries)
 		for range 3 { // right passwords do not count
-			w.fails("the right one from elsewhere", visit("2001:db8:2::/64", "4711"), nil)
+			w.wantErr("the right one from elsewhere", visit("2001:db8:2::/64", "4711"), nil)
 		}
 		for n := range maxWrong - maxWrongFrom {
-			w.fails("a wrong one", visit(fmt.Sprintf("2001:db8:1%02x::/64", n), "0000"), ErrPassword)
+			w.wantErr("a wrong one", visit(fmt.Sprintf("2001:db8:1%02x::/64", n), "0000"), ErrPassword)
 		}
-		w.fails("one more of all", visit("2001:db8:3::/64", "4711"), ErrTries)
-		link, err := w.NewLink(t.Context(), ViewerID(who[0]), r.ID, ids.New[Link](), time.Hour, 0)
+		w.wantErr("one more of all", visit("2001:db8:3::/64", "4711"), ErrTries)
+		link, err := w.NewLink(t.Context(), ViewerID(users[0]), r.ID, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.fails("a link", join("2001:db8:3::/64", Key{Link: &link.ID}), nil)
+		w.wantErr("a link", join("2001:db8:3::/64", Key{Link: &link.ID}), nil)
 	})
 }
 
 func TestJoin_CrowdOfOneNetworkIsComparedWithinItsTries(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(51)
-		r, _, err := w.Create(t.Context(), who[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("4711")})
+		w := singleNode(t, Settings{})
+		users := w.newUsers(51)
+		r, _, err := w.Create(t.Context(), users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("4711")})
 		w.must(err)
-		at := from(t, "2001:db8:1:1::/64")
-		join := func(password string) (in, wrong, locked int) {
-			errs := make([]error, len(who)-1)
+		at := contextFrom(t, "2001:db8:1:1::/64")
+		join := func(password string) (joined, wrong, locked int) {
+			errs := make([]error, len(users)-1)
 			var crowd sync.WaitGroup
 			for i := range errs {
-				crowd.Go(func() { _, _, errs[i] = w.Join(at, who[i+1], r.ID, Key{Password: password}) })
+				crowd.Go(func() { _, _, errs[i] = w.Join(at, users[i+1], r.ID, Key{Password: password}) })
 			}
 			crowd.Wait()
 			for _, err := range errs {
 				switch {
 				case err == nil:
-					in++
+					joined++
 				case errors.Is(err, ErrPassword):
 					wrong++
 				case errors.Is(err, ErrTries):
@@ -163,26 +163,26 @@ func TestJoin_CrowdOfOneNetworkIsComparedWithinItsTries(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			return in, wrong, locked
+			return joined, wrong, locked
 		}
-		if in, wrong, locked := join("0000"); in != 0 || wrong != maxWrongFrom || locked != 50-maxWrongFrom {
-			t.Errorf("50 wrong passwords at once: %d entered, %d were compared, %d locked; want %d compared", in, wrong, locked, maxWrongFrom)
+		if joined, wrong, locked := join("0000"); joined != 0 || wrong != maxWrongFrom || locked != 50-maxWrongFrom {
+			t.Errorf("50 wrong passwords at once: %d entered, %d were compared, %d locked; want %d compared", joined, wrong, locked, maxWrongFrom)
 		}
-		at = from(t, "2001:db8:2:1::/64")
-		if in, wrong, locked := join("4711"); in != 50 {
-			t.Errorf("50 right passwords at once: %d entered, %d were wrong, %d locked; want 50", in, wrong, locked)
+		at = contextFrom(t, "2001:db8:2:1::/64")
+		if joined, wrong, locked := join("4711"); joined != 50 {
+			t.Errorf("50 right passwords at once: %d entered, %d were wrong, %d locked; want 50", joined, wrong, locked)
 		}
 	})
 }
 
 func TestList_HasOpenRoomsOnly(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(1)
-		r, _, err := w.Create(t.Context(), who[0], ids.New[Room](), Update{Name: to("Film night"), Listed: to(true)})
+		w := singleNode(t, Settings{})
+		users := w.newUsers(1)
+		r, _, err := w.Create(t.Context(), users[0], ids.New[Room](), Update{Name: to("Film night"), Listed: to(true)})
 		w.must(err)
 		for access, want := range map[Access]int{Invited: 0, Open: 1} {
-			_, _, err := w.Change(t.Context(), ViewerID(who[0]), r.ID, Update{Access: to(access)})
+			_, _, err := w.Change(t.Context(), ViewerID(users[0]), r.ID, Update{Access: to(access)})
 			w.must(err)
 			list, _, err := w.List(t.Context(), "film", ByNew, "", 10)
 			if w.must(err); len(list) != want {
@@ -194,10 +194,10 @@ func TestList_HasOpenRoomsOnly(t *testing.T) {
 
 func TestLink_EndsWithItsMakersRight(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(4)
-		id, owner, ann := w.open(who[0], who[1]), ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(4)
+		id, owner, ann := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
 		link, err := w.NewLink(ctx, ann, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		for may, want := range map[Permission]error{forMembers: nil, forMembers &^ Invite: ErrLink} {
@@ -207,42 +207,42 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 			if w.must(err); (len(links) == 1) != (want == nil) {
 				t.Errorf("members who may %q have %d links", may.names(), len(links))
 			}
-			_, err = w.LookAtLink(ctx, link.ID)
-			w.fails("look at the link", err, want)
+			_, err = w.RoomOfLink(ctx, link.ID)
+			w.wantErr("look at the link", err, want)
 			_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
-			w.fails("join by the link", err, want)
+			w.wantErr("join by the link", err, want)
 		}
 		_, _, err = w.Change(ctx, owner, id, Update{MemberMay: to(forMembers)})
 		w.must(err)
-		w.must(w.accounts.Ban(ctx, who[1], w.db.Now().Add(time.Hour), "spam"))
-		_, err = w.LookAtLink(ctx, link.ID)
-		w.fails("look at the link of a banned user", err, ErrLink)
-		w.must(w.accounts.Unban(ctx, who[1]))
-		_, err = w.LookAtLink(ctx, link.ID)
+		w.must(w.accounts.Ban(ctx, users[1], w.db.Now().Add(time.Hour), "spam"))
+		_, err = w.RoomOfLink(ctx, link.ID)
+		w.wantErr("look at the link of a banned user", err, ErrLink)
+		w.must(w.accounts.Unban(ctx, users[1]))
+		_, err = w.RoomOfLink(ctx, link.ID)
 		w.must(err)
-		_, err = w.accounts.DeleteFor(ctx, who[1], time.Hour)
+		_, err = w.accounts.DeleteFor(ctx, users[1], time.Hour)
 		w.must(err)
-		_, err = w.LookAtLink(ctx, link.ID)
-		w.fails("look at the link of a deleted user", err, ErrLink)
+		_, err = w.RoomOfLink(ctx, link.ID)
+		w.wantErr("look at the link of a deleted user", err, ErrLink)
 	})
 }
 
 func TestNewLink_LeavesLinksToOthers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(2)
-		id := w.open(who[0], who[1])
+		w := singleNode(t, Settings{})
+		users := w.newUsers(2)
+		id := w.newRoom(users[0], users[1])
 		link := func(user ViewerID) error {
 			_, err := w.NewLink(t.Context(), user, id, ids.New[Link](), time.Hour, 0)
 			return err
 		}
 		for range maxOwnLinks {
-			w.must(link(ViewerID(who[1])))
+			w.must(link(ViewerID(users[1])))
 		}
-		w.fails("one more of a member", link(ViewerID(who[1])), ErrLinks)
+		w.wantErr("one more of a member", link(ViewerID(users[1])), ErrLinks)
 		for range maxLinks - maxOwnLinks {
-			w.must(link(ViewerID(who[0])))
+			w.must(link(ViewerID(users[0])))
 		}
-		w.fails("one more of the owner", link(ViewerID(who[0])), ErrLinks)
+		w.wantErr("one more of the owner", link(ViewerID(users[0])), ErrLinks)
 	})
 }

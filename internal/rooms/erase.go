@@ -29,11 +29,11 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			break
 		}
 	}
-	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
+	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteUserRows(ctx, tx, user) }))
 }
 
-// errOther reports that a change affects a viewer whose cache entry it would not drop. The caller starts again.
-var errOther = errors.New("rooms: another viewer is concerned")
+// errOtherViewer reports that a change affects a viewer whose cache entry it would not drop. The caller starts again.
+var errOtherViewer = errors.New("rooms: another viewer is concerned")
 
 func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 	for {
@@ -42,13 +42,13 @@ func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 		if err != nil && !errors.Is(err, ErrMember) {
 			return asKind(ctx, err)
 		}
-		if err = s.eraseOnce(ctx, user, id, next.User); !errors.Is(err, errOther) {
+		if err = s.eraseOnce(ctx, user, id, next.User); !errors.Is(err, errOtherViewer) {
 			return err
 		}
 	}
 }
 
-// eraseOnce removes a user from a room. The room passes to expected if the user is its owner. It returns errOther if
+// eraseOnce removes a user from a room. The room passes to expected if the user is its owner. It returns errOtherViewer if
 // expected is no longer the successor.
 func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected ViewerID) error {
 	targets := append(s.seats(id, user), RoomDeleted.Of(s.caches.Runtime, id)...)
@@ -56,7 +56,7 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 		targets = append(targets, PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: expected})...)
 	}
 	ended := false
-	_, err := s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err := s.changeUnchecked(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		ended = false
 		me, err := selectMember(ctx, tx, id, user)
 		if err != nil {
@@ -66,25 +66,25 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 			next, err := successor(ctx, tx, id, user)
 			if errors.Is(err, ErrMember) {
 				ended = true
-				return s.end(ctx, tx, d)
+				return s.closeLocked(ctx, tx, d)
 			}
 			if err == nil && next.User != expected {
-				err = errOther
+				err = errOtherViewer
 			}
 			if err == nil {
-				err = s.crown(ctx, tx, d, next)
+				err = s.makeOwner(ctx, tx, d, next)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return d.take(ctx, tx, me, api.RoomErased)
+		return d.removeMember(ctx, tx, me, api.RoomErased)
 	})
 	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // it was removed meanwhile
 		return nil
 	}
 	if ended {
-		s.closed(ctx, id, err)
+		s.deleteKeys(ctx, id, err)
 	}
 	return err
 }

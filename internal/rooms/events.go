@@ -24,29 +24,29 @@ func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ st
 	return append(batch, e)
 }
 
-// tell publishes an event to all viewers of a room.
-func (s *Service) tell(id ID, typ string, data any) {
+// publishEvent publishes an event to all viewers of a room.
+func (s *Service) publishEvent(id ID, typ string, data any) {
 	s.cfg.Bus.Publish(s.appendEvent(nil, id, ViewerID{}, typ, s.db.Now(), data))
 }
 
 // publish publishes the events of a committed change.
 func (s *Service) publish(ctx context.Context, d changeSet) {
-	if len(d.news) == 0 {
+	if len(d.events) == 0 {
 		return
 	}
 	var users []accounts.ID
-	for _, n := range d.news {
+	for _, n := range d.events {
 		if m, ok := n.data.(Member); ok {
 			users = append(users, accounts.ID(m.User))
 		}
 	}
-	who := s.cfg.People.ProfilesOrNone(context.WithoutCancel(ctx), users...)
+	profiles := s.cfg.People.ProfilesOrNone(context.WithoutCancel(ctx), users...)
 	var batch []events.Event
-	for _, n := range d.news {
+	for _, n := range d.events {
 		data := n.data
 		switch v := data.(type) {
 		case Member:
-			m := v.wire(d.room, who)
+			m := v.wire(d.room, profiles)
 			m.Version = d.room.Version
 			data = m
 		case Room:
@@ -69,12 +69,12 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 	s.cfg.Bus.Publish(batch)
 }
 
-func (m Member) wire(r Room, who accounts.Profiles) api.RoomMember {
+func (m Member) wire(r Room, profiles accounts.Profiles) api.RoomMember {
 	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)), Joined: api.At(sqldb.Time(m.Joined))}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
 	} else {
-		w.User = who.Wire(accounts.ID(m.User))
+		w.User = profiles.Wire(accounts.ID(m.User))
 	}
 	return w
 }

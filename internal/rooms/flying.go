@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/rooms/danmaku"
 )
 
-// followWatched loads the danmaku of rooms with viewers into memory, for viewers who join.
-func (s *Service) followWatched(ctx context.Context) {
+// loadWatched loads the danmaku of rooms with viewers into memory, for viewers who join.
+func (s *Service) loadWatched(ctx context.Context) {
 	var list []ID
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
@@ -22,19 +22,19 @@ func (s *Service) followWatched(ctx context.Context) {
 	}
 	s.watched.mu.Unlock()
 	for _, id := range list {
-		if _, err := s.follow(ctx, id); err != nil {
+		if _, err := s.recentDanmaku(ctx, id); err != nil {
 			s.log.Debug("rooms: danmaku cannot be read", "room", id, "err", err)
 		}
 	}
 }
 
-// follow returns the danmaku of the last ten seconds in a room. From then on, this node listens to the room, until it
+// recentDanmaku returns the danmaku of the last ten seconds in a room. From then on, this node listens to the room, until it
 // had no viewer for a minute. Earlier danmaku are loaded from SQL.
-func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
+func (s *Service) recentDanmaku(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	s.watched.mu.Lock()
-	r := s.watched.of(id, time.Now())
+	r := s.watched.getOrAdd(id, time.Now())
 	ready := r.filled && r.leave != nil
-	flying := r.ring.Flying(s.Clock())
+	flying := r.ring.Recent(s.Clock())
 	s.watched.mu.Unlock()
 	if ready {
 		return flying, nil
@@ -47,8 +47,8 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	defer func() { <-r.filling }()
 	if r.leave == nil {
 		_, leave := s.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{
-			Event: func(e events.Event, _ events.Position) { s.heard(r, e) },
-			Lost:  func() { s.lost(r) },
+			Event: func(e events.Event, _ events.Position) { s.applyEvent(r, e) },
+			Lost:  func() { s.eventsLost(r) },
 		})
 		s.watched.mu.Lock()
 		r.leave = leave
@@ -57,51 +57,51 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	for {
 		now := s.Clock()
 		s.watched.mu.Lock()
-		filled, doubts, flying := r.filled, r.doubts, r.ring.Flying(now)
+		filled, doubts, flying := r.filled, r.invalidations, r.ring.Recent(now)
 		s.watched.mu.Unlock()
 		if filled {
 			return flying, nil
 		}
-		kept, err := latestComments(ctx, s.db, id, now-danmaku.Life, danmaku.Most)
+		stored, err := latestComments(ctx, s.db, id, now-danmaku.Life, danmaku.MaxComments)
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
 		s.watched.mu.Lock()
-		r.fill(id, kept, now, doubts)
+		r.fill(id, stored, now, doubts)
 		s.watched.mu.Unlock()
 	}
 }
 
 // fill puts the rows that SQL returned, latest first, before the danmaku that arrived since. doubts is the value of
-// r.doubts before the query. If it has changed since, the rows are too old and fill does nothing. The caller holds the
+// r.invalidations before the query. If it has changed since, the rows are too old and fill does nothing. The caller holds the
 // lock of watched.
-func (r *watch) fill(id ID, kept []Comment, asked int64, doubts int) {
-	if r.doubts != doubts {
+func (r *watch) fill(id ID, stored []Comment, since int64, doubts int) {
+	if r.invalidations != doubts {
 		return
 	}
 	var all danmaku.Ring[api.Danmaku]
-	there := map[string]bool{}
-	for _, c := range slices.Backward(kept) {
+	isStored := map[string]bool{}
+	for _, c := range slices.Backward(stored) {
 		all.Add(c.At, c.wire(id))
-		there[c.ID.String()] = true
+		isStored[c.ID.String()] = true
 	}
-	for _, d := range r.ring.Flying(asked) {
-		if !there[d.ID] { // it arrived during the query
+	for _, d := range r.ring.Recent(since) {
+		if !isStored[d.ID] { // it arrived during the query
 			all.Add(d.At.UnixMilli(), d)
 		}
 	}
 	r.ring, r.filled = all, true
 }
 
-// doubt empties the ring so that it is loaded again, because an event may be missing or rows were deleted.
-func (r *watch) doubt() {
+// invalidate empties the ring so that it is loaded again, because an event may be missing or rows were deleted.
+func (r *watch) invalidate() {
 	r.ring.Clear()
 	r.filled = false
-	r.doubts++
+	r.invalidations++
 }
 
-// heard applies an event of a room to this node's memory.
-func (s *Service) heard(r *watch, e events.Event) {
+// applyEvent applies an event of a room to this node's memory.
+func (s *Service) applyEvent(r *watch, e events.Event) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	switch e.Type {
@@ -111,12 +111,12 @@ func (s *Service) heard(r *watch, e events.Event) {
 			r.ring.Add(d.At.UnixMilli(), d)
 		}
 	case api.EventRoomDanmakuCleared:
-		r.doubt()
+		r.invalidate()
 	case api.EventRoomPlayback:
 		var p api.Playback
 		if json.Unmarshal(e.Data, &p) == nil {
 			r.held = p.Held
-			r.moves(stateOf(p)) // in case the node that changed it dies
+			r.setRegister(stateOf(p)) // in case the node that changed it dies
 		}
 	case api.EventRoomViewers:
 		var v api.RoomViewers
@@ -126,11 +126,11 @@ func (s *Service) heard(r *watch, e events.Event) {
 	}
 }
 
-// lost handles missing events of a room. The next beat loads its danmaku again, and checks its hold and its register in
+// eventsLost handles missing events of a room. The next beat loads its danmaku again, and checks its hold and its register in
 // Redis. It also writes and counts the room's viewers again.
-func (s *Service) lost(r *watch) {
+func (s *Service) eventsLost(r *watch) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
-	r.doubt()
-	r.held, r.unsure, r.dirty = true, true, true
+	r.invalidate()
+	r.held, r.needsRecheck, r.dirty = true, true, true
 }

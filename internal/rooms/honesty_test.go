@@ -15,8 +15,8 @@ import (
 func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.people(2)
-		id, owner, ann := w.open(who[0], who[1]), ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(2)
+		id, owner, ann := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
 		var items [4]ItemID
 		for i := range items {
 			it, err := w.Add(ctx, owner, id, Item{Source: "https://example.org/film.mp4"})
@@ -42,13 +42,13 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 		if scene, err := w.Scene(ctx, ann, id); err != nil || len(scene.Playlist) != 3 {
 			t.Errorf("the scene has %d items, %v, want 3", len(scene.Playlist), err)
 		}
-		w.fails("the source of what is on", source(items[1]), nil)
-		w.fails("remove it again", w.Remove(ctx, owner, id, items[1]), ErrItem)
-		w.fails("move it", w.Move(ctx, owner, id, items[1], ItemID{}), ErrItem)
-		w.fails("move another one behind it", w.Move(ctx, owner, id, items[0], items[1]), ErrItem)
-		w.fails("put it on again", load(items[1]), ErrItem)
+		w.wantErr("the source of what is on", source(items[1]), nil)
+		w.wantErr("remove it again", w.Remove(ctx, owner, id, items[1]), ErrItem)
+		w.wantErr("move it", w.Move(ctx, owner, id, items[1], ItemID{}), ErrItem)
+		w.wantErr("move another one behind it", w.Move(ctx, owner, id, items[0], items[1]), ErrItem)
+		w.wantErr("put it on again", load(items[1]), ErrItem)
 		w.must(w.Remove(ctx, owner, id, items[0])) // not playing
-		w.fails("the source of what is not on", source(items[0]), ErrItem)
+		w.wantErr("the source of what is not on", source(items[0]), ErrItem)
 		added, err := w.Add(ctx, owner, id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
 		for _, want := range []ItemID{items[2], items[3], added.ID} {
@@ -56,7 +56,7 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 				t.Errorf("then follows %s, %v, want %s", s.Item, err, want)
 			}
 		}
-		w.fails("the source of what has ended", source(items[1]), ErrItem)
+		w.wantErr("the source of what has ended", source(items[1]), ErrItem)
 		w.must(w.Remove(ctx, owner, id, items[2]))
 		rows, err := itemsOf(ctx, w.db, id)
 		if w.must(err); len(rows) != 3 { // with the last of the removed items
@@ -66,12 +66,12 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 }
 
 // lostFile is a file that is deleted once gone is set.
-type lostFile struct{ gone *atomic.Bool }
+type lostFile struct{ deleted *atomic.Bool }
 
 func (lostFile) ForViewer(url, _, _ string) (string, error) { return url, nil }
 
 func (f lostFile) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
-	if f.gone.Load() {
+	if f.deleted.Load() {
 		return "", time.Time{}, ErrItem
 	}
 	return "/v1/files/link", time.Now().Add(5 * time.Minute), nil
@@ -79,31 +79,31 @@ func (f lostFile) RoomFile(context.Context, accounts.ID, string) (string, time.T
 
 func TestSource_OfADeletedFileIsUnknown(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(1)
-		id, owner := w.open(who[0]), ViewerID(who[0])
-		var gone atomic.Bool
-		w.cfg.Files = lostFile{&gone}
+		w := singleNode(t, Settings{})
+		users := w.newUsers(1)
+		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		var deleted atomic.Bool
+		w.cfg.Files = lostFile{&deleted}
 		it, err := w.Add(t.Context(), owner, id, Item{Kind: File, Source: ids.New[Item]().String()})
 		w.must(err)
 		_, err = w.Source(t.Context(), owner, accounts.DeviceID{}, id, it.ID)
 		w.must(err)
-		gone.Store(true)
+		deleted.Store(true)
 		bubble.Sleep(2 * time.Second)
 		_, err = w.Source(t.Context(), owner, accounts.DeviceID{}, id, it.ID)
-		w.fails("the source of a deleted file", err, ErrItem)
+		w.wantErr("the source of a deleted file", err, ErrItem)
 	})
 }
 
 func TestVisit_RefusesTheNamesOfStaff(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(3)
-		id := w.open(who[0], who[1], who[2])
-		w.appoint(id, who[0], who[1])
+		w := singleNode(t, Settings{})
+		users := w.newUsers(3)
+		id := w.newRoom(users[0], users[1], users[2])
+		w.appoint(id, users[0], users[1])
 		for name, want := range map[string]error{"USER 0": ErrName, "user 1": ErrName, "User 2": nil, "Visitor": nil} {
 			_, _, _, err := w.Visit(t.Context(), "here", id, name, Key{})
-			w.fails(name, err, want)
+			w.wantErr(name, err, want)
 		}
 	})
 }
@@ -111,12 +111,12 @@ func TestVisit_RefusesTheNamesOfStaff(t *testing.T) {
 func TestSay_MarksGuests(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.people(1)
-		id, owner := w.open(who[0]), ViewerID(who[0])
-		for user, want := range map[ViewerID]bool{owner: false, w.guest(id): true} {
+		users := w.newUsers(1)
+		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		for user, want := range map[ViewerID]bool{owner: false, w.newGuest(id): true} {
 			line := ids.New[Line]()
 			for range 2 { // a retry returns the stored line
-				if l, err := w.Say(ctx, user, id, line, "Hi"); err != nil || l.Guest != want || l.wire(id).Guest != want {
+				if l, err := w.SendLine(ctx, user, id, line, "Hi"); err != nil || l.Guest != want || l.wire(id).Guest != want {
 					t.Errorf("%+v, %v, want guest %t", l, err, want)
 				}
 			}
@@ -130,12 +130,12 @@ func TestSay_MarksGuests(t *testing.T) {
 
 func TestMay_RefusesWhatItWouldDrop(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		id, owner, admin := w.open(who[0], who[1]), ViewerID(who[0]), ViewerID(who[1])
-		w.appoint(id, who[0], who[1])
-		guest := w.guest(id)
+		users := w.newUsers(2)
+		id, owner, admin := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
+		w.appoint(id, users[0], users[1])
+		guest := w.newGuest(id)
 		set := func(user ViewerID, may Permission) error {
 			_, m, err := w.SetMember(ctx, owner, id, user, MemberUpdate{May: to(may)})
 			if r, roomErr := w.room(ctx, id); err == nil && (roomErr != nil || m.may(r) != may) {
@@ -143,11 +143,11 @@ func TestMay_RefusesWhatItWouldDrop(t *testing.T) {
 			}
 			return err
 		}
-		w.fails("a guest, to control", set(guest, Chat|Control), ErrGuest)
-		w.fails("a guest, to chat", set(guest, Chat), nil)
-		w.fails("an admin, less", set(admin, Chat), ErrAdmin)
-		w.fails("an admin, everything", set(admin, everything), nil)
+		w.wantErr("a guest, to control", set(guest, Chat|Control), ErrGuest)
+		w.wantErr("a guest, to chat", set(guest, Chat), nil)
+		w.wantErr("an admin, less", set(admin, Chat), ErrAdmin)
+		w.wantErr("an admin, everything", set(admin, everything), nil)
 		_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Chat | Control)})
-		w.fails("all guests, to control", err, ErrPermission)
+		w.wantErr("all guests, to control", err, ErrPermission)
 	})
 }

@@ -165,12 +165,12 @@ func (p RoomPath) at(caller web.Caller) (ID, ViewerID, error) {
 	if err != nil {
 		return id, ViewerID{}, err
 	}
-	switch who := caller.(type) {
+	switch c := caller.(type) {
 	case accounts.Caller:
-		return id, ViewerID(who.User), nil
+		return id, ViewerID(c.User), nil
 	case Visitor:
-		if who.Room == id {
-			return id, who.User, nil
+		if c.Room == id {
+			return id, c.User, nil
 		}
 	}
 	return id, ViewerID{}, ErrRoom
@@ -184,14 +184,14 @@ type MemberPath struct {
 
 // both returns the room, the caller, and the viewer of the path. It returns the given error if the viewer's id is
 // invalid.
-func (p MemberPath) both(caller web.Caller, nobody error) (ID, ViewerID, ViewerID, error) {
+func (p MemberPath) both(caller web.Caller, errInvalid error) (ID, ViewerID, ViewerID, error) {
 	id, me, err := p.at(caller)
 	if err != nil {
 		return id, me, ViewerID{}, err
 	}
 	other, err := ids.Parse[Viewer](p.User)
 	if err != nil {
-		return id, me, other, nobody
+		return id, me, other, errInvalid
 	}
 	return id, me, other, nil
 }
@@ -230,13 +230,13 @@ func parsed[T ~int](name *string, names []string) *T {
 }
 
 // parseMay returns the permissions with these names. It returns ErrPermission for an unknown name.
-func parseMay(where string, names *[]string) (*Permission, error) {
+func parseMay(field string, names *[]string) (*Permission, error) {
 	if names == nil {
 		return nil, nil
 	}
 	p, ok := parsePermissions(*names)
 	if !ok {
-		return nil, ErrPermission.On(where, "is none of chat, danmaku, control, playlist, invite, moderate, settings")
+		return nil, ErrPermission.On(field, "is none of chat, danmaku, control, playlist, invite, moderate, settings")
 	}
 	return &p, nil
 }
@@ -426,8 +426,8 @@ func (s *Service) getMembers(ctx context.Context, caller web.Caller, in *struct 
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(m Member) accounts.ID { return accounts.ID(m.User) }))
-	return web.NewBody(api.RoomMembers{Members: web.List(list, func(m Member) api.RoomMember { return m.wire(r, who) }), Next: next}), err
+	profiles, err := s.cfg.People.Profiles(ctx, web.List(list, func(m Member) accounts.ID { return accounts.ID(m.User) }))
+	return web.NewBody(api.RoomMembers{Members: web.List(list, func(m Member) api.RoomMember { return m.wire(r, profiles) }), Next: next}), err
 }
 
 func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Body[api.RoomOnline], error) {
@@ -478,9 +478,9 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return accounts.ID(b.User) }))
+	profiles, err := s.cfg.People.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return accounts.ID(b.User) }))
 	wire := func(b Ban) api.RoomBan {
-		return api.RoomBan{User: who.Wire(accounts.ID(b.User)), By: b.By.String(), At: api.At(sqldb.Time(b.At))}
+		return api.RoomBan{User: profiles.Wire(accounts.ID(b.User)), By: b.By.String(), At: api.At(sqldb.Time(b.At))}
 	}
 	return web.NewBody(api.RoomBans{Bans: web.List(list, wire), Next: next}), err
 }
@@ -502,7 +502,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.RoomLink {
-	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.Most}
+	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.MaxUses}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
@@ -563,7 +563,7 @@ func (s *Service) getLink(ctx context.Context, in *LinkPath) (*web.Body[api.Room
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.LookAtLink(ctx, link)
+	r, err := s.RoomOfLink(ctx, link)
 	if err != nil {
 		return nil, err
 	}

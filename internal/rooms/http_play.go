@@ -23,7 +23,7 @@ func (s *Service) postCommand(ctx context.Context, caller accounts.Caller, in *s
 	state, err := s.Command(ctx, me, id, playback.Command{Generation: b.Generation, Version: b.Version, Verb: playback.Verb(b.Do),
 		Position: b.Position, Rate: playback.Thousandths(b.Rate), Item: b.Item})
 	if err == nil {
-		s.watched.active(id, me, s.db.Now())
+		s.watched.recordActivity(id, me, s.db.Now())
 	}
 	return web.NewBody(playbackWire(id, state)), err
 }
@@ -116,7 +116,7 @@ func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.Say(ctx, me, id, web.NewID[Line](ctx), in.Body.Text)
+	l, err := s.SendLine(ctx, me, id, web.NewID[Line](ctx), in.Body.Text)
 	return web.NewBody(l.wire(id)), err
 }
 
@@ -149,7 +149,7 @@ func (s *Service) postDanmaku(ctx context.Context, caller web.Caller, in *struct
 	if b.Size != "" {
 		c.Size = *parsed[int](&b.Size, sizes[:])
 	}
-	c, err = s.Shoot(ctx, me, id, c)
+	c, err = s.SendDanmaku(ctx, me, id, c)
 	return web.NewBody(c.wire(id)), err
 }
 

@@ -17,9 +17,9 @@ import (
 const (
 	// sweepBatch is the largest number of rows in one step of a sweep.
 	sweepBatch = 200
-	// closedFor is the time until the rows of a closed room are deleted. Requests that were running when it was closed
+	// closedDelay is the time until the rows of a closed room are deleted. Requests that were running when it was closed
 	// have ended by then.
-	closedFor = 10 * time.Minute
+	closedDelay = 10 * time.Minute
 	// guestIdle is the time until a guest without the room's channel is removed.
 	guestIdle = 10 * time.Minute
 	// tidyOverlap is the largest delay between a danmaku's time and its commit, because clocks of nodes differ by up to
@@ -42,7 +42,7 @@ func (s *Service) Jobs() []worker.Job {
 func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.tidy")
 	now := s.db.Now()
-	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyIdle(ctx), s.tidyClosed(ctx, now.Add(-closedFor)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidySaid(ctx)))
+	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyIdle(ctx), s.tidyClosed(ctx, now.Add(-closedDelay)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidyEntries(ctx)))
 }
 
 // prune deletes restrictions of missing rooms and erased users. A node of an older version leaves such rows when it
@@ -58,40 +58,40 @@ func (s *Service) prune(ctx context.Context) (err error) {
 }
 
 func (s *Service) tidyGuests(ctx context.Context) error {
-	old, err := lapsed(ctx, s.db, sweepBatch)
-	return errors.Join(err, s.dismiss(ctx, old))
+	old, err := expiredGuests(ctx, s.db, sweepBatch)
+	return errors.Join(err, s.removeGuestsOf(ctx, old))
 }
 
 // tidyIdle removes guests without a connection for guestIdle. It does nothing while Redis is unavailable.
 func (s *Service) tidyIdle(ctx context.Context) error {
-	idle, err := unseen(ctx, s.db, s.db.Now().Add(-guestIdle), sweepBatch)
+	idle, err := idleGuests(ctx, s.db, s.db.Now().Add(-guestIdle), sweepBatch)
 	if err != nil || len(idle) == 0 {
 		return err
 	}
-	watching, err := s.onlineIn(ctx, slices.Collect(maps.Keys(idle)), 0, nil)
-	if away(err) {
+	online, err := s.onlineIn(ctx, slices.Collect(maps.Keys(idle)), 0, nil)
+	if isUnavailable(err) {
 		return nil
 	}
-	for id, a := range watching {
+	for id, a := range online {
 		idle[id] = slices.DeleteFunc(idle[id], func(user ViewerID) bool {
 			return slices.ContainsFunc(a.users, func(p Presence) bool { return p.User == user })
 		})
 	}
-	return errors.Join(err, s.dismiss(ctx, idle))
+	return errors.Join(err, s.removeGuestsOf(ctx, idle))
 }
 
-// dismiss removes guests from rooms.
-func (s *Service) dismiss(ctx context.Context, guests map[ID][]ViewerID) (err error) {
+// removeGuestsOf removes guests from rooms.
+func (s *Service) removeGuestsOf(ctx context.Context, guests map[ID][]ViewerID) (err error) {
 	for id, users := range guests {
 		if len(users) == 0 {
 			continue
 		}
-		_, enterErr := s.enter(ctx, id, s.seats(id, users...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-			still, err := stillIn(ctx, tx, id, users)
-			if err != nil || len(still) == 0 {
+		_, enterErr := s.changeUnchecked(ctx, id, s.seats(id, users...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+			present, err := guestsAmong(ctx, tx, id, users)
+			if err != nil || len(present) == 0 {
 				return err
 			}
-			return d.putOut(ctx, tx, api.RoomLeft, still...)
+			return d.removeViewers(ctx, tx, api.RoomLeft, present...)
 		})
 		if !errors.Is(enterErr, ErrRoom) { // otherwise the room was closed
 			err = errors.Join(err, enterErr)

@@ -29,8 +29,8 @@ type Key struct {
 	Password string
 	Link     *LinkID // nil: none
 
-	asker string // the identity that the password queue counts
-	guest bool
+	identity string // the identity that the password queue counts
+	guest    bool
 }
 
 // Join adds a user to a room. It changes nothing for a user who is already a member. A user who returns is still muted,
@@ -39,18 +39,18 @@ type Key struct {
 func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
-	key.asker = user.String()
+	key.identity = user.String()
 	if key.Password != "" { // a member needs no password: it may be an earlier one
 		if _, err := selectMember(ctx, s.db, id, viewer); err == nil {
 			key.Password = ""
 		}
 	}
 	d, err := s.admit(ctx, id, viewer, key, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error) {
-		who, err := accounts.Standings(ctx, tx, user)
+		standings, err := accounts.Standings(ctx, tx, user)
 		if err != nil {
 			return Member{}, err
 		}
-		if standing, known := who[user]; !known || standing.Deleted {
+		if standing, ok := standings[user]; !ok || standing.Deleted {
 			return Member{}, accounts.ErrNoUser
 		}
 		m := Member{User: viewer, Role: Ordinary, Joined: d.at.UnixMilli()}
@@ -63,18 +63,18 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 // admit adds a viewer to a room by a key. It compares the password before the transaction, which then verifies that the
 // room's password has not changed.
 func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
-	opens, err := s.opens(ctx, id, key)
+	matched, err := s.checkPassword(ctx, id, key)
 	if err == nil && key.guest {
 		err = s.allowGuest(ctx, id)
 	}
 	if err != nil {
 		return changeSet{}, err
 	}
-	return s.enter(ctx, id, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
+	return s.changeUnchecked(ctx, id, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		if d.me, err = selectMember(ctx, tx, id, user); !errors.Is(err, ErrMember) {
 			return err
 		}
-		if err := s.welcome(ctx, tx, d, user, key, opens); err != nil {
+		if err := s.checkJoin(ctx, tx, d, user, key, matched); err != nil {
 			return err
 		}
 		if d.me, err = fn(ctx, tx, d); err != nil {
@@ -83,16 +83,16 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn f
 		if err := deleteMembers(ctx, tx, id, []ViewerID{user}); err != nil { // deletes an expired row of the same guest
 			return err
 		}
-		if d.room.members++; d.room.members <= small {
-			d.tell(api.EventRoomMember, d.me)
+		if d.room.members++; d.room.members <= maxFanOut {
+			d.addEvent(api.EventRoomMember, d.me)
 		}
 		return insertMember(ctx, tx, id, d.me)
 	})
 }
 
-// opens returns the hash of the room's password if the key has the right password. It returns "" if no password was
+// checkPassword returns the hash of the room's password if the key has the right password. It returns "" if no password was
 // compared.
-func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
+func (s *Service) checkPassword(ctx context.Context, id ID, key Key) (string, error) {
 	if key.Link != nil || key.Password == "" {
 		return "", nil
 	}
@@ -107,7 +107,7 @@ func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 	if err != nil {
 		return "", ErrPassword
 	}
-	err = s.cfg.Passwords.Do(ctx, key.asker, func() error { // tries in progress count as wrong; only tries with a slot are in progress
+	err = s.cfg.Passwords.Do(ctx, key.identity, func() error { // tries in progress count as wrong; only tries with a slot are in progress
 		tries := passwordTries(ctx, id)
 		switch allowed, left, err := s.tries.Count(ctx, tries, s.db.Now()); {
 		case err != nil:
@@ -154,21 +154,21 @@ func (s *Service) allowGuest(ctx context.Context, id ID) error {
 	if s.cfg.Limiter == nil {
 		return nil
 	}
-	asks := []ratelimit.Ask{{Key: guestRateKeys.At(id, keyspace.Hashed{S: "all"}), Limit: guestRate}}
+	limits := []ratelimit.Ask{{Key: guestRateKeys.At(id, keyspace.Hashed{S: "all"}), Limit: guestRate}}
 	if from := clientnet.FromFar(ctx); from != "" {
-		asks = append(asks, ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: clientnet.Site(from)}), Limit: siteGuestRate},
+		limits = append(limits, ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: clientnet.Site(from)}), Limit: siteGuestRate},
 			ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: clientnet.Network(from)}), Limit: networkGuestRate})
 	}
-	res, err := s.cfg.Limiter.AllowAll(ctx, asks)
+	res, err := s.cfg.Limiter.AllowAll(ctx, limits)
 	if err == nil && !res.Allowed {
 		err = ErrGuestRate.Retry(res.Reset)
 	}
 	return err
 }
 
-// welcome returns an error if the user may not join a locked room. It returns ErrRoom, ErrPassword, ErrLink, ErrBanned
+// checkJoin returns an error if the user may not join a locked room. It returns ErrRoom, ErrPassword, ErrLink, ErrBanned
 // or ErrFull.
-func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Key, opens string) error {
+func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Key, matched string) error {
 	id := d.room.ID
 	switch {
 	case key.Link != nil:
@@ -177,7 +177,7 @@ func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 			err = ErrLink
 		}
 		if err == nil {
-			err = letsIn(ctx, tx, l, d.room, d.at)
+			err = checkLink(ctx, tx, l, d.room, d.at)
 		}
 		if err == nil {
 			err = useLink(ctx, tx, l.ID)
@@ -187,7 +187,7 @@ func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 		}
 	case d.room.Access != Open:
 		return ErrRoom
-	case d.room.hash != "" && d.room.hash != opens:
+	case d.room.hash != "" && d.room.hash != matched:
 		return ErrPassword
 	}
 	banned, err := isBanned(ctx, tx, id, user)
@@ -227,7 +227,7 @@ func (v Visitor) ExpiresAt() time.Time { return v.Expires }
 // Visit adds a guest to a room. The returned token is valid only for this room. asker is the identity that the password
 // queue counts. It returns ErrText, ErrRoom, ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate, ErrFull
 // or ErrBusy.
-func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
+func (s *Service) Visit(ctx context.Context, identity string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
 	defer errs.Wrap(&err, "rooms.Visit %s", id)
 	if name, err = line("body.name", name, 1, 40); err != nil {
 		return Room{}, Member{}, "", err
@@ -236,7 +236,7 @@ func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, k
 	_, _ = rand.Read(secret[:]) // never fails
 	user := ids.New[Viewer]()
 	token = GuestPrefix + id.String() + user.String() + base64.RawURLEncoding.EncodeToString(secret[:])
-	key.asker, key.guest = asker, true
+	key.identity, key.guest = identity, true
 	taken, err := s.staffNames(ctx, id)
 	if err != nil {
 		return Room{}, Member{}, "", err
@@ -267,8 +267,8 @@ func (s *Service) staffNames(ctx context.Context, id ID) (names []string, err er
 	if err != nil {
 		return nil, asKind(ctx, err)
 	}
-	who, err := s.cfg.People.Profiles(ctx, staff)
-	for _, p := range who {
+	profiles, err := s.cfg.People.Profiles(ctx, staff)
+	for _, p := range profiles {
 		names = append(names, fold(p.Name))
 	}
 	return names, err
@@ -312,7 +312,7 @@ func (s *Service) Continues(ctx context.Context, v Visitor) (_ Visitor, err erro
 // visitor returns the membership of a guest in a room that is not closed. It returns accounts.ErrToken if there is
 // none.
 func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, error) {
-	_, m, err := s.inside(ctx, id, user)
+	_, m, err := s.roomAndMember(ctx, id, user)
 	if errors.Is(err, ErrRoom) || err == nil && m.Role != Guest {
 		return Member{}, accounts.ErrToken
 	}
@@ -323,31 +323,31 @@ func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, er
 func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Leave %s", id)
 	_, err = s.change(ctx, id, user, leave, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		return d.take(ctx, tx, d.me, api.RoomLeft)
+		return d.removeMember(ctx, tx, d.me, api.RoomLeft)
 	})
 	return err
 }
 
-// take removes a member from a locked room. It deletes the member's links, and stores a user's restrictions for a later
+// removeMember removes a member from a locked room. It deletes the member's links, and stores a user's restrictions for a later
 // return.
-func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Member, why string) error {
+func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Member, reason string) error {
 	if err := deleteLinksOf(ctx, tx, d.room.ID, m.User); err != nil {
 		return err
 	}
 	if m.Role != Guest {
-		if err := keepRestrictions(ctx, tx, d.room.ID, m); err != nil {
+		if err := storeRestrictions(ctx, tx, d.room.ID, m); err != nil {
 			return err
 		}
 	}
-	return d.putOut(ctx, tx, why, m.User)
+	return d.removeViewers(ctx, tx, reason, m.User)
 }
 
-// over runs fn on another member, who must have a lower role. It returns ErrMember or ErrRank.
-func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
+// changeMember runs fn on another member, who must have a lower role. It returns ErrMember or ErrRank.
+func (s *Service) changeMember(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
 	_, err := s.change(ctx, id, user, v, e.Of(s.caches.Runtime, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		m, err := selectMember(ctx, tx, id, other)
 		if err == nil {
-			err = d.me.Role.over(m.Role)
+			err = d.me.Role.checkAbove(m.Role)
 		}
 		if err != nil {
 			return err
@@ -360,8 +360,8 @@ func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID
 // Kick removes another member. A user may join again. It returns ErrRoom, ErrMember, ErrMay or ErrRank.
 func (s *Service) Kick(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Kick %s", id)
-	return s.over(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Member) error {
-		return d.take(ctx, tx, m, api.RoomKicked)
+	return s.changeMember(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Member) error {
+		return d.removeMember(ctx, tx, m, api.RoomKicked)
 	})
 }
 
@@ -391,9 +391,9 @@ func (u MemberUpdate) verbs() (all []verb) {
 func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other ViewerID, u MemberUpdate) (r Room, m Member, err error) {
 	defer errs.Wrap(&err, "rooms.SetMember %s", id)
 	verbs := u.verbs()
-	err = s.over(ctx, user, id, other, verbs[0], PermissionsChanged, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Member) error {
+	err = s.changeMember(ctx, user, id, other, verbs[0], PermissionsChanged, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Member) error {
 		for _, v := range verbs[1:] {
-			if err := d.me.can(v, d.room, d.at); err != nil {
+			if err := d.me.mayDo(v, d.room, d.at); err != nil {
 				return err
 			}
 		}
@@ -424,7 +424,7 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 		if m == before {
 			return nil
 		}
-		d.tell(api.EventRoomMember, m)
+		d.addEvent(api.EventRoomMember, m)
 		return updateMember(ctx, tx, id, m)
 	})
 	return r, m, err
@@ -445,7 +445,7 @@ func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor stri
 	if err != nil {
 		return nil, "", Room{}, err
 	}
-	if r, _, err = s.inside(ctx, id, user); err != nil {
+	if r, _, err = s.roomAndMember(ctx, id, user); err != nil {
 		return nil, "", Room{}, err
 	}
 	list, err := pageMembers(ctx, s.db, id, after, limit+1)
@@ -470,19 +470,19 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 		m, err := selectMember(ctx, tx, id, other)
 		switch {
 		case err == nil:
-			if err := d.me.Role.over(m.Role); err != nil {
+			if err := d.me.Role.checkAbove(m.Role); err != nil {
 				return err
 			}
-			if err := d.take(ctx, tx, m, api.RoomBanned); err != nil || m.Role == Guest {
+			if err := d.removeMember(ctx, tx, m, api.RoomBanned); err != nil || m.Role == Guest {
 				return err
 			}
 		case !errors.Is(err, ErrMember):
 			return err
 		default:
 			account := accounts.ID(other)
-			if who, err := accounts.Standings(ctx, tx, account); err != nil {
+			if standings, err := accounts.Standings(ctx, tx, account); err != nil {
 				return err
-			} else if standing, known := who[account]; !known || standing.Deleted {
+			} else if standing, ok := standings[account]; !ok || standing.Deleted {
 				return accounts.ErrNoUser
 			}
 		}
@@ -499,8 +499,8 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Unban %s", id)
 	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet) error {
-		there, err := deleteBan(ctx, tx, id, other)
-		if err == nil && !there {
+		deleted, err := deleteBan(ctx, tx, id, other)
+		if err == nil && !deleted {
 			err = ErrNoBan
 		}
 		return err
@@ -538,18 +538,18 @@ const (
 
 // NewLink creates a link that expires after life. most is the largest number of its uses, or 0 for no limit. The caller
 // chooses the link's id, as in [Service.Create]. It returns ErrRoom, ErrMay or ErrLinks.
-func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, most int) (l Link, err error) {
+func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, maxUses int) (l Link, err error) {
 	defer errs.Wrap(&err, "rooms.NewLink %s", id)
 	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		there, err := linksOf(ctx, tx, id)
+		links, err := linksOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 { // an earlier try created it
-			l = there[i]
+		if i := slices.IndexFunc(links, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 { // an earlier try created it
+			l = links[i]
 			return nil
 		}
-		open, err := openLinks(ctx, tx, d.room, there, d.at)
+		open, err := openLinks(ctx, tx, d.room, links, d.at)
 		if err != nil {
 			return err
 		}
@@ -557,7 +557,7 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 		if len(open) >= maxLinks || len(own) >= maxOwnLinks && d.me.may(d.room)&Moderate == 0 {
 			return ErrLinks
 		}
-		l = Link{ID: link, Room: id, By: accounts.ID(user), Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
+		l = Link{ID: link, Room: id, By: accounts.ID(user), Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), MaxUses: maxUses}
 		return insertLink(ctx, tx, l)
 	})
 	return l, err
@@ -570,17 +570,17 @@ func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now t
 		return nil, nil
 	}
 	var seats []seat
-	var makers []accounts.ID
+	var creators []accounts.ID
 	for _, l := range links {
-		seats, makers = append(seats, seat{r.ID, ViewerID(l.By)}), append(makers, l.By)
+		seats, creators = append(seats, seat{r.ID, ViewerID(l.By)}), append(creators, l.By)
 	}
 	members, err := standings(ctx, q, seats)
 	if err != nil {
 		return nil, err
 	}
-	users, err := accounts.Standings(ctx, q, makers...)
+	users, err := accounts.Standings(ctx, q, creators...)
 	return slices.DeleteFunc(links, func(l Link) bool {
-		return members[seat{r.ID, ViewerID(l.By)}].can(invite, r, now) != nil || users[l.By].IsInactive()
+		return members[seat{r.ID, ViewerID(l.By)}].mayDo(invite, r, now) != nil || users[l.By].IsInactive()
 	}), err
 }
 
@@ -588,7 +588,7 @@ func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now t
 // It returns ErrRoom.
 func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "rooms.Links %s", id)
-	r, m, err := s.inside(ctx, id, user)
+	r, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
 		return nil, err
 	}
@@ -609,7 +609,7 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 // ErrRoom, ErrLink or ErrMay.
 func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "rooms.Revoke %s", id)
-	_, err = s.change(ctx, id, user, look, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err = s.change(ctx, id, user, view, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		l, err := selectLink(ctx, tx, link)
 		switch {
 		case err != nil:
@@ -624,8 +624,8 @@ func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID)
 	return err
 }
 
-// LookAtLink returns the room of a link, or ErrLink.
-func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err error) {
+// RoomOfLink returns the room of a link, or ErrLink.
+func (s *Service) RoomOfLink(ctx context.Context, link LinkID) (_ Room, err error) {
 	defer errs.Wrap(&err, "rooms.LookAtLink")
 	l, err := selectLink(ctx, s.db, link)
 	if err != nil {
@@ -636,13 +636,13 @@ func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err erro
 		err = ErrLink
 	}
 	if err == nil {
-		err = letsIn(ctx, s.db, l, r, s.db.Now())
+		err = checkLink(ctx, s.db, l, r, s.db.Now())
 	}
 	return r, asKind(ctx, err)
 }
 
-// letsIn returns ErrLink for a link that has expired or is used up, or whose creator may no longer invite.
-func letsIn(ctx context.Context, q sqldb.Querier, l Link, r Room, now time.Time) error {
+// checkLink returns ErrLink for a link that has expired or is used up, or whose creator may no longer invite.
+func checkLink(ctx context.Context, q sqldb.Querier, l Link, r Room, now time.Time) error {
 	open, err := openLinks(ctx, q, r, []Link{l}, now)
 	if err == nil && len(open) == 0 {
 		err = ErrLink

@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// furnished is a room with one of each thing that an operation can name.
-type furnished struct {
+// fullRoom is a room with one of each thing that an operation can name.
+type fullRoom struct {
 	id      ID
 	item    ItemID
 	after   ItemID
@@ -25,11 +25,11 @@ type furnished struct {
 	comment ids.ID[Comment]
 }
 
-func (w *world) furnish(owner accounts.ID) furnished {
+func (w *world) newFullRoom(owner accounts.ID) fullRoom {
 	w.t.Helper()
-	ctx, me, who := w.t.Context(), ViewerID(owner), w.people(2)
-	f := furnished{id: w.open(owner, who[0]), link: ids.New[Link](), member: ViewerID(who[0]), banned: ViewerID(who[1]), line: ids.New[Line](), comment: ids.New[Comment]()}
-	f.guest = w.guest(f.id)
+	ctx, me, users := w.t.Context(), ViewerID(owner), w.newUsers(2)
+	f := fullRoom{id: w.newRoom(owner, users[0]), link: ids.New[Link](), member: ViewerID(users[0]), banned: ViewerID(users[1]), line: ids.New[Line](), comment: ids.New[Comment]()}
+	f.guest = w.newGuest(f.id)
 	for _, to := range []*ItemID{&f.item, &f.after} {
 		it, err := w.Add(ctx, me, f.id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
@@ -38,9 +38,9 @@ func (w *world) furnish(owner accounts.ID) furnished {
 	_, err := w.NewLink(ctx, me, f.id, f.link, time.Hour, 0)
 	w.must(err)
 	w.must(w.Ban(ctx, me, f.id, f.banned))
-	_, err = w.Say(ctx, me, f.id, f.line, "Hi")
+	_, err = w.SendLine(ctx, me, f.id, f.line, "Hi")
 	w.must(err)
-	_, err = w.Shoot(ctx, me, f.id, Comment{ID: f.comment, Text: "Wow"})
+	_, err = w.SendDanmaku(ctx, me, f.id, Comment{ID: f.comment, Text: "Wow"})
 	w.must(err)
 	_, err = w.Source(ctx, me, accounts.DeviceID{}, f.id, f.item) // also caches a source
 	w.must(err)
@@ -50,81 +50,81 @@ func (w *world) furnish(owner accounts.ID) furnished {
 // An owner calls each operation that names a thing in a room, with three pairs: the own room with a foreign thing, a
 // foreign room with an own thing, and a foreign room with its thing.
 func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
-	type try func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error
-	for what, c := range map[string]struct {
+	type try func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error
+	for name, c := range map[string]struct {
 		try  try
 		want error // for the caller's own room with a foreign thing
 	}{
-		"source": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"source": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			_, err := w.Source(ctx, me, accounts.DeviceID{}, room, of.item)
 			return err
 		}, ErrItem},
-		"remove": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"remove": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			return w.Remove(ctx, me, room, of.item)
 		}, ErrItem},
-		"move": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"move": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			return w.Move(ctx, me, room, of.after, of.item)
 		}, ErrItem},
-		"put on": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"put on": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			s, err := w.state(ctx, of.id)
 			if err == nil {
 				_, err = w.Command(ctx, me, room, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: of.item.String()})
 			}
 			return err
 		}, ErrItem},
-		"revoke": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"revoke": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			return w.Revoke(ctx, me, room, of.link)
 		}, ErrLink},
-		"join by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of furnished) error {
-			_, _, err := w.Join(ctx, w.people(1)[0], room, Key{Link: &of.link})
+		"join by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of fullRoom) error {
+			_, _, err := w.Join(ctx, w.newUsers(1)[0], room, Key{Link: &of.link})
 			return err
 		}, ErrLink},
-		"visit by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of furnished) error {
+		"visit by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of fullRoom) error {
 			_, _, _, err := w.Visit(ctx, "here", room, "Visitor", Key{Link: &of.link})
 			return err
 		}, ErrLink},
-		"kick": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"kick": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			return w.Kick(ctx, me, room, of.member)
 		}, ErrMember},
-		"kick a guest": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"kick a guest": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			return w.Kick(ctx, me, room, of.guest)
 		}, ErrMember},
-		"mute": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"mute": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			_, _, err := w.SetMember(ctx, me, room, of.guest, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 			return err
 		}, ErrMember},
-		"appoint": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"appoint": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			_, _, err := w.SetMember(ctx, me, room, of.member, MemberUpdate{Role: to(Admin)})
 			return err
 		}, ErrMember},
-		"transfer": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"transfer": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			_, _, err := w.Transfer(ctx, me, room, of.member)
 			return err
 		}, ErrMember},
-		"unban": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
+		"unban": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			return w.Unban(ctx, me, room, of.banned)
 		}, ErrNoBan},
-		"say again": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
-			_, err := w.Say(ctx, me, room, of.line, "Hi")
+		"say again": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+			_, err := w.SendLine(ctx, me, room, of.line, "Hi")
 			return err
 		}, ErrRoom},
-		"shoot again": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
-			_, err := w.Shoot(ctx, me, room, Comment{ID: of.comment, Text: "Wow"})
+		"shoot again": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+			_, err := w.SendDanmaku(ctx, me, room, Comment{ID: of.comment, Text: "Wow"})
 			return err
 		}, ErrRoom},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
-				w := single(t, Settings{})
+				w := singleNode(t, Settings{})
 				ctx := t.Context()
-				who := w.people(2)
-				me := ViewerID(who[0])
-				mine, foreign := w.furnish(who[0]), w.furnish(who[1])
-				byLink := what == "join by a link" || what == "visit by a link" // the link's creator does not matter
+				users := w.newUsers(2)
+				me := ViewerID(users[0])
+				mine, foreign := w.newFullRoom(users[0]), w.newFullRoom(users[1])
+				byLink := name == "join by a link" || name == "visit by a link" // the link's creator does not matter
 				for _, pair := range []struct {
-					what string
+					name string
 					room ID
-					of   furnished
+					of   fullRoom
 					want error
 				}{
 					{"own room, foreign thing", mine.id, foreign, c.want},
@@ -134,13 +134,13 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 					_, err := w.state(ctx, pair.of.id)
 					w.must(err)
 					before := w.dump()
-					w.fails(pair.what, c.try(ctx, w, me, pair.room, pair.of), pair.want)
+					w.wantErr(pair.name, c.try(ctx, w, me, pair.room, pair.of), pair.want)
 					if after := w.dump(); pair.want != nil && before != after {
-						t.Errorf("%s: refused, and changed\n%s\nto\n%s", pair.what, before, after)
+						t.Errorf("%s: refused, and changed\n%s\nto\n%s", pair.name, before, after)
 					}
 				}
-				w.fails("own room, own thing", c.try(ctx, w, me, mine.id, mine), nil)
-				w.sound()
+				w.wantErr("own room, own thing", c.try(ctx, w, me, mine.id, mine), nil)
+				w.checkInvariants()
 			})
 		})
 	}
@@ -148,30 +148,30 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 
 func TestSetMember_GivesOnlyWhatTheCallerHas(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		id, owner, me := w.open(who[0], who[1]), ViewerID(who[0]), ViewerID(who[1])
-		guest := w.guest(id)
+		users := w.newUsers(2)
+		id, owner, me := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
+		guest := w.newGuest(id)
 		_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Permission(0))})
 		w.must(err)
-		for _, has := range []Permission{0, Chat, Shoot, Chat | Shoot} {
+		for _, has := range []Permission{0, Chat, Danmaku, Chat | Danmaku} {
 			_, _, err := w.SetMember(ctx, owner, id, me, MemberUpdate{May: to(Configure | has)})
 			w.must(err)
-			for _, gives := range []Permission{0, Chat, Shoot, Chat | Shoot} {
+			for _, gives := range []Permission{0, Chat, Danmaku, Chat | Danmaku} {
 				want := error(nil)
 				if gives&^has != 0 {
 					want = ErrMay
 				}
-				what := fmt.Sprint(has.names(), " gives ", gives.names())
+				name := fmt.Sprint(has.names(), " gives ", gives.names())
 				before := w.dump()
 				r, m, err := w.SetMember(ctx, me, id, guest, MemberUpdate{May: to(gives)})
-				w.fails(what, err, want)
+				w.wantErr(name, err, want)
 				if want != nil && w.dump() != before {
-					t.Errorf("%s: refused, and changed", what)
+					t.Errorf("%s: refused, and changed", name)
 				}
 				if want == nil && m.may(r) != gives {
-					t.Errorf("%s: the guest may %q", what, m.may(r).names())
+					t.Errorf("%s: the guest may %q", name, m.may(r).names())
 				}
 			}
 		}

@@ -17,7 +17,7 @@ func (s *Service) Clock() int64 { return s.cfg.Bus.Nodes().Time().UnixMilli() }
 // Playback returns the register of a room. It returns ErrRoom.
 func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Playback %s", id)
-	if _, _, err := s.inside(ctx, id, user); err != nil {
+	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return playback.State{}, err
 	}
 	return s.state(ctx, id)
@@ -32,13 +32,13 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 	switch {
 	case err != nil:
 	case !ok:
-		state, err = s.revive(ctx, id, playback.State{})
+		state, err = s.rebuild(ctx, id, playback.State{})
 	case known.Newer(state):
-		state, err = s.outdo(ctx, id, state)
+		state, err = s.reissue(ctx, id, state)
 	default:
-		s.watched.read(id, state)
+		s.watched.recordRead(id, state)
 	}
-	if !away(err) && !errors.Is(err, ErrStateAway) {
+	if !isUnavailable(err) && !errors.Is(err, ErrStateAway) {
 		return state, err
 	}
 	c, err := s.copies.checkpoints.GetFresh(ctx, id, checkpointAge)
@@ -52,9 +52,9 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 // the register's server may be down while the cache's server is not.
 const checkpointAge = time.Second
 
-// revive rebuilds a register that Redis has lost or has in an older version. It uses the newest of the old register,
+// rebuild rebuilds a register that Redis has lost or has in an older version. It uses the newest of the old register,
 // the checkpoint and this node's register. It returns the register that Redis has afterwards.
-func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playback.State, error) {
+func (s *Service) rebuild(ctx context.Context, id ID, old playback.State) (playback.State, error) {
 	from := old
 	if known := s.watched.newest(id); known.Newer(old) {
 		from = known
@@ -63,35 +63,35 @@ func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playba
 	if err != nil {
 		return playback.State{}, asKind(ctx, err)
 	}
-	s.metrics.revived.Inc()
+	s.metrics.rebuilt.Inc()
 	return s.redis.load(ctx, id, state, old)
 }
 
-// outdo rebuilds a register and publishes it. Viewers have seen a newer register than old, so they accept only a higher
+// reissue rebuilds a register and publishes it. Viewers have seen a newer register than old, so they accept only a higher
 // generation. It returns ErrStateAway while Redis is unavailable.
-func (s *Service) outdo(ctx context.Context, id ID, old playback.State) (playback.State, error) {
-	state, err := s.revive(ctx, id, old)
+func (s *Service) reissue(ctx context.Context, id ID, old playback.State) (playback.State, error) {
+	state, err := s.rebuild(ctx, id, old)
 	switch {
-	case away(err):
+	case isUnavailable(err):
 		return playback.State{}, ErrStateAway
 	case err != nil:
 		return playback.State{}, err
 	}
-	s.show(id, state)
+	s.publishState(id, state)
 	return state, nil
 }
 
-// setBack reports whether Redis has an older register than this node or SQL, for example after a failover. It checks
+// redisIsBehind reports whether Redis has an older register than this node or SQL, for example after a failover. It checks
 // only if a caller claims to have seen a newer one. The claim itself proves nothing.
-func (s *Service) setBack(ctx context.Context, id ID, seen, state playback.State) (bool, error) {
+func (s *Service) redisIsBehind(ctx context.Context, id ID, seen, state playback.State) (bool, error) {
 	if !seen.Newer(state) {
 		return false, nil
 	}
 	if s.watched.newest(id).Newer(state) {
 		return true, nil
 	}
-	kept, err := selectStamps(ctx, s.db, []ID{id})
-	return kept[id] > state.Stamp(), asKind(ctx, err)
+	stored, err := selectStamps(ctx, s.db, []ID{id})
+	return stored[id] > state.Stamp(), asKind(ctx, err)
 }
 
 // Command changes the playback of a room. If the sender saw another register, it returns the current one and
@@ -120,26 +120,26 @@ func (s *Service) Command(ctx context.Context, user ViewerID, id ID, c playback.
 // ErrStateAway.
 func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playback.State, error) {
 	seen := playback.State{Generation: c.Generation, Version: c.Version}
-	for outdone := false; ; outdone = true {
+	for reissued := false; ; reissued = true {
 		// The command runs even if the caller disconnects, because its result is published to the room.
-		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
-		state, done, err := s.redis.command(ask, id, c, s.cfg.Bus.Nodes().Time())
+		cmdCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
+		state, done, err := s.redis.command(cmdCtx, id, c, s.cfg.Bus.Nodes().Time())
 		cancel()
 		old := errors.Is(err, errNoState)
-		if err == nil && !done && !outdone {
-			if old, err = s.setBack(ctx, id, seen, state); err != nil {
+		if err == nil && !done && !reissued {
+			if old, err = s.redisIsBehind(ctx, id, seen, state); err != nil {
 				return playback.State{}, err
 			}
 		}
 		switch {
 		case old: // Redis has lost the register or was set back; the rebuilt one has a new generation that no client has seen
-			if _, err := s.outdo(ctx, id, state); err != nil {
+			if _, err := s.reissue(ctx, id, state); err != nil {
 				return playback.State{}, err
 			}
 			continue
 		case err != nil:
-			s.watched.unsure(id, seen) // the command may have been executed
-			if away(err) || errors.Is(err, context.DeadlineExceeded) {
+			s.watched.requestRecheck(id, seen) // the command may have been executed
+			if isUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
 				err = ErrStateAway
 			}
 			return playback.State{}, err
@@ -148,10 +148,10 @@ func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playb
 			return state, ErrVersion
 		}
 		s.metrics.commands.WithLabelValues("done").Inc()
-		s.show(id, state)
+		s.publishState(id, state)
 		if c.Verb != playback.Hold && c.Verb != playback.Release { // a checkpoint has no holds
-			storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkpointTime)
-			s.checkpoint(storing, map[ID]playback.State{id: state})
+			storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkpointTime)
+			s.checkpoint(storeCtx, map[ID]playback.State{id: state})
 			cancel()
 		}
 		return state, nil
@@ -167,17 +167,17 @@ const (
 	checkpointTime = time.Second
 )
 
-// show publishes a register that this node created or found in Redis.
-func (s *Service) show(id ID, state playback.State) {
-	s.tell(id, api.EventRoomPlayback, playbackWire(id, state))
-	s.watched.shown(id, state)
+// publishState publishes a register that this node created or found in Redis.
+func (s *Service) publishState(id ID, state playback.State) {
+	s.publishEvent(id, api.EventRoomPlayback, playbackWire(id, state))
+	s.watched.recordPublished(id, state)
 }
 
 // checkpoint stores registers in SQL.
 func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) {
 	if err := saveCheckpoints(ctx, s.db, states); err != nil {
 		for id := range states { // the next round retries
-			s.watched.changed(id)
+			s.watched.markChanged(id)
 		}
 		s.log.Warn("rooms: what is on is not kept in SQL by now", "rooms", len(states), "err", err)
 	}
@@ -188,17 +188,17 @@ func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) 
 // duration is known. It returns ErrRoom or ErrStateAway.
 func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, version int64) (state playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Ended %s", id)
-	r, m, err := s.inside(ctx, id, user)
+	r, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
 		return playback.State{}, err
 	}
 	if state, err = s.state(ctx, id); err != nil {
 		return playback.State{}, err
 	}
-	if old, err := s.setBack(ctx, id, playback.State{Generation: generation, Version: version}, state); err != nil {
+	if old, err := s.redisIsBehind(ctx, id, playback.State{Generation: generation, Version: version}, state); err != nil {
 		return playback.State{}, err
 	} else if old {
-		return s.outdo(ctx, id, state)
+		return s.reissue(ctx, id, state)
 	}
 	if state.Generation != generation || state.Version != version || state.Item == "" || state.Paused {
 		return state, nil
@@ -214,7 +214,7 @@ func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, v
 	if m.may(r)&Control == 0 && (length == 0 || state.At(s.Clock()) < length-endSlack) {
 		return state, nil // not ended by the shared clock: only members with the control permission may skip
 	}
-	c := following(list, state.Item, r.Loop)
+	c := nextCommand(list, state.Item, r.Loop)
 	c.Generation, c.Version = generation, version
 	next, err := s.command(ctx, id, c)
 	if errors.Is(err, ErrVersion) {
@@ -235,25 +235,25 @@ func itemOf(s playback.State) (id ItemID) {
 // Buffering records whether a viewer's player waits for data. If the room's setting asks for it, the room is held
 // meanwhile, for at most maxHold. Reports of viewers without the room's channel are ignored. It returns ErrRoom or
 // ErrStateAway.
-func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waits bool) (err error) {
+func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waiting bool) (err error) {
 	defer errs.Wrap(&err, "rooms.Buffering %s", id)
-	r, _, err := s.inside(ctx, id, user)
-	if err != nil || !r.Hold && waits {
+	r, _, err := s.roomAndMember(ctx, id, user)
+	if err != nil || !r.Hold && waiting {
 		return err
 	}
-	if waits {
-		switch watches, err := s.watches(ctx, id, user); {
-		case away(err):
+	if waiting {
+		switch watching, err := s.isWatching(ctx, id, user); {
+		case isUnavailable(err):
 			return ErrStateAway
-		case err != nil || !watches:
+		case err != nil || !watching:
 			return err
 		}
 	}
-	return s.hold(ctx, id, user, waits)
+	return s.updateHold(ctx, id, user, waiting)
 }
 
-// watches reports whether a viewer subscribes to a room's channel on any node.
-func (s *Service) watches(ctx context.Context, id ID, user ViewerID) (bool, error) {
+// isWatching reports whether a viewer subscribes to a room's channel on any node.
+func (s *Service) isWatching(ctx context.Context, id ID, user ViewerID) (bool, error) {
 	if s.watched.has(id, user) {
 		return true, nil
 	}
@@ -261,13 +261,13 @@ func (s *Service) watches(ctx context.Context, id ID, user ViewerID) (bool, erro
 	if err != nil || len(live) == 0 {
 		return false, err
 	}
-	return s.redis.watches(ctx, id, user, live)
+	return s.redis.isWatching(ctx, id, user, live)
 }
 
 // endHolds ends the holds that a change makes invalid: those of viewers who left, or all if the room's setting is now
 // off. If it fails, they expire.
 func (s *Service) endHolds(ctx context.Context, d changeSet) {
-	if !d.was.Hold || d.room.Hold && len(d.left) == 0 {
+	if !d.before.Hold || d.room.Hold && len(d.left) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
@@ -280,30 +280,30 @@ func (s *Service) endHolds(ctx context.Context, d changeSet) {
 		err = s.redis.clearWaiting(ctx, id)
 	}
 	if err == nil {
-		err = s.hold(ctx, id, ViewerID{}, false)
+		err = s.updateHold(ctx, id, ViewerID{}, false)
 	}
 	if err != nil {
 		s.log.Debug("rooms: hold not ended", "room", id, "err", err)
 	}
 }
 
-// hold records whether a viewer's player waits, and holds or releases the room.
-func (s *Service) hold(ctx context.Context, id ID, user ViewerID, waits bool) error {
-	n, err := s.redis.buffer(ctx, id, user, waits, s.cfg.Bus.Nodes().Time())
+// updateHold records whether a viewer's player waits, and holds or releases the room.
+func (s *Service) updateHold(ctx context.Context, id ID, user ViewerID, waiting bool) error {
+	n, err := s.redis.buffer(ctx, id, user, waiting, s.cfg.Bus.Nodes().Time())
 	if err == nil {
 		var state playback.State
-		if state, err = s.settle(ctx, id, n > 0); err == nil {
-			s.watched.holds(id, state.Held)
+		if state, err = s.applyHold(ctx, id, n > 0); err == nil {
+			s.watched.setHeld(id, state.Held)
 		}
 	}
-	if away(err) {
+	if isUnavailable(err) {
 		return ErrStateAway
 	}
 	return err
 }
 
-// settle holds or releases a room.
-func (s *Service) settle(ctx context.Context, id ID, held bool) (playback.State, error) {
+// applyHold holds or releases a room.
+func (s *Service) applyHold(ctx context.Context, id ID, held bool) (playback.State, error) {
 	state, err := s.state(ctx, id)
 	if err != nil || held == state.Held || held && state.Paused {
 		return state, err
@@ -319,7 +319,7 @@ func (s *Service) settle(ctx context.Context, id ID, held bool) (playback.State,
 // to Redis. It returns ErrRoom.
 func (s *Service) Scene(ctx context.Context, user ViewerID, id ID) (_ Scene, err error) {
 	defer errs.Wrap(&err, "rooms.Scene %s", id)
-	r, m, err := s.inside(ctx, id, user)
+	r, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
 		return Scene{}, err
 	}
@@ -327,11 +327,11 @@ func (s *Service) Scene(ctx context.Context, user ViewerID, id ID) (_ Scene, err
 	if err != nil {
 		return Scene{}, asKind(ctx, err)
 	}
-	out := Scene{Room: r, Me: m, Playlist: onPlaylist(list)}
+	out := Scene{Room: r, Me: m, Playlist: withoutRemoved(list)}
 	if out.Playback, err = s.state(ctx, id); err != nil {
 		return Scene{}, err
 	}
-	out.Danmaku, err = s.flying(ctx, m, id)
+	out.Danmaku, err = s.visibleDanmaku(ctx, m, id)
 	return out, err
 }
 

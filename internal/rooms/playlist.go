@@ -21,15 +21,15 @@ const maxItems = 200
 // Playlist returns a room's playlist in its order. It returns ErrRoom.
 func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item, err error) {
 	defer errs.Wrap(&err, "rooms.Playlist %s", id)
-	if _, _, err := s.inside(ctx, id, user); err != nil {
+	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return nil, err
 	}
 	list, err := s.copies.playlists.Get(ctx, id)
-	return onPlaylist(list), asKind(ctx, err)
+	return withoutRemoved(list), asKind(ctx, err)
 }
 
-// onPlaylist returns the items of a list that are not removed.
-func onPlaylist(list []Item) []Item {
+// withoutRemoved returns the items of a list that are not removed.
+func withoutRemoved(list []Item) []Item {
 	return slices.DeleteFunc(slices.Clone(list), func(it Item) bool { return it.Removed > 0 })
 }
 
@@ -40,7 +40,7 @@ func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx
 		if err != nil {
 			return err
 		}
-		d.tell(api.EventRoomPlaylist, api.RoomRef{Room: id.String()})
+		d.addEvent(api.EventRoomPlaylist, api.RoomRef{Room: id.String()})
 		return fn(ctx, tx, d, list)
 	})
 	return err
@@ -66,20 +66,20 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 	}
 	if it.Kind == File { // only the caller's own files
 		if _, _, err := s.cfg.Files.RoomFile(ctx, it.By, it.Source); err != nil {
-			return Item{}, fileRefused(err)
+			return Item{}, fileError(err)
 		}
 	}
 	if it.Kind == Live { // only streams that the caller may watch
 		if _, _, _, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, id.String(), user.String(), accounts.DeviceID{}); err != nil {
-			return Item{}, streamRefused(err)
+			return Item{}, streamError(err)
 		}
 	}
 	err = s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error {
 		if i := indexOf(list, it.ID); i >= 0 && list[i].By == it.By {
-			it, d.news = list[i], nil
+			it, d.events = list[i], nil
 			return nil
 		}
-		if len(onPlaylist(list)) >= maxItems {
+		if len(withoutRemoved(list)) >= maxItems {
 			return ErrItems
 		}
 		it.Added = d.at.UnixMilli()
@@ -88,16 +88,16 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 	return it, err
 }
 
-// fileRefused returns ErrSource for a file that the user may not use, and all other errors unchanged.
-func fileRefused(err error) error {
+// fileError returns ErrSource for a file that the user may not use, and all other errors unchanged.
+func fileError(err error) error {
 	if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
 		return ErrSource.On("body.source", "is no file that you can fetch")
 	}
 	return err
 }
 
-// streamRefused returns ErrSource for a stream that the user may not watch, and all other errors unchanged.
-func streamRefused(err error) error {
+// streamError returns ErrSource for a stream that the user may not watch, and all other errors unchanged.
+func streamError(err error) error {
 	if errs.KindOf(err) == errs.NotFound {
 		return ErrSource.On("body.source", "is no live stream that you can watch")
 	}
@@ -136,7 +136,7 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 	if err := s.may(ctx, user, id, arrange); err != nil {
 		return err
 	}
-	on, err := s.state(ctx, id)
+	playing, err := s.state(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -145,21 +145,21 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 		if at < 0 || list[at].Removed > 0 {
 			return ErrItem
 		}
-		var over []ItemID // removed earlier, and no longer playing
-		kept := slices.DeleteFunc(list, func(it Item) bool {
-			ended := it.Removed > 0 && it.ID != itemOf(on)
+		var finished []ItemID // removed earlier, and no longer playing
+		remaining := slices.DeleteFunc(list, func(it Item) bool {
+			ended := it.Removed > 0 && it.ID != itemOf(playing)
 			if ended {
-				over = append(over, it.ID)
+				finished = append(finished, it.ID)
 			}
 			return ended
 		})
-		if err := deleteItems(ctx, tx, over); err != nil {
+		if err := deleteItems(ctx, tx, finished); err != nil {
 			return err
 		}
 		if err := markRemoved(ctx, tx, item, d.at); err != nil {
 			return err
 		}
-		return arrangeItems(ctx, tx, id, kept)
+		return arrangeItems(ctx, tx, id, remaining)
 	})
 }
 
@@ -167,7 +167,7 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 // ErrItem.
 func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.DeviceID, id ID, item ItemID) (_ Source, err error) {
 	defer errs.Wrap(&err, "rooms.Source %s", id)
-	if _, _, err := s.inside(ctx, id, user); err != nil {
+	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return Source{}, err
 	}
 	list, err := s.copies.playlists.Get(ctx, id)
@@ -180,10 +180,10 @@ func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.Dev
 	}
 	it := list[at]
 	if it.Removed > 0 { // a removed live stream gives no new tickets; other items remain available while they play
-		switch on, err := s.state(ctx, id); {
+		switch playing, err := s.state(ctx, id); {
 		case err != nil:
 			return Source{}, err
-		case it.Kind == Live || itemOf(on) != item:
+		case it.Kind == Live || itemOf(playing) != item:
 			return Source{}, ErrItem
 		}
 	}
@@ -225,9 +225,9 @@ func (s *Service) loadSource(ctx context.Context, item ItemID) (Source, error) {
 	return Source{Room: id, Kind: it.Kind, URL: url, Expires: until.UnixMilli()}, nil
 }
 
-// following returns the command that loads the item after now, by the loop setting. The list has a removed item at its
+// nextCommand returns the command that loads the item after now, by the loop setting. The list has a removed item at its
 // former place.
-func following(list []Item, now string, loop Loop) playback.Command {
+func nextCommand(list []Item, now string, loop Loop) playback.Command {
 	next := playback.Command{Verb: playback.Load}
 	at := slices.IndexFunc(list, func(it Item) bool { return it.ID.String() == now })
 	if loop == LoopItem && at >= 0 && list[at].Removed == 0 {
@@ -236,10 +236,10 @@ func following(list []Item, now string, loop Loop) playback.Command {
 	}
 	var rest []Item
 	if at >= 0 {
-		rest = onPlaylist(list[at+1:])
+		rest = withoutRemoved(list[at+1:])
 	}
 	if len(rest) == 0 && loop == LoopList {
-		rest = onPlaylist(list)
+		rest = withoutRemoved(list)
 	}
 	if len(rest) > 0 {
 		next.Item = rest[0].ID.String()

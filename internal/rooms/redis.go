@@ -34,8 +34,8 @@ type redisStore struct{ db *redis.DB }
 // errNoState reports that Redis has no register of a room.
 var errNoState = errors.New("rooms: Redis has no such register")
 
-// away reports whether Redis is unavailable.
-func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+// isUnavailable reports whether Redis is unavailable.
+func isUnavailable(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -99,7 +99,7 @@ func (s *redisStore) states(ctx context.Context, list []ID) (map[ID]playback.Sta
 // sender saw another register, and errNoState if there is none.
 func (s *redisStore) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
 	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key, holdingKeys.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
-		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MostAhead)).Items()
+		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MaxAhead)).Items()
 	switch {
 	case err != nil:
 		return playback.State{}, false, err
@@ -124,9 +124,9 @@ func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State)
 
 // buffer records whether a viewer's player waits for data. For the zero viewer it records nothing. It returns the number
 // of viewers that the room waits for.
-func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waits bool, now time.Time) (int64, error) {
+func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waiting bool, now time.Time) (int64, error) {
 	until := int64(0)
-	if waits {
+	if waiting {
 		until = now.Add(bufferingLife).UnixMilli()
 	}
 	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key}, text(now.UnixMilli()), user.String(), text(until),
@@ -151,8 +151,8 @@ func (s *redisStore) clearWaiting(ctx context.Context, id ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: bufferingKeys.At(id).Key, More: []keyspace.Key{holdingKeys.At(id).Key}}).Err
 }
 
-// watches reports whether a viewer watches a room on one of these nodes.
-func (s *redisStore) watches(ctx context.Context, id ID, user ViewerID, nodes []string) (bool, error) {
+// isWatching reports whether a viewer watches a room on one of these nodes.
+func (s *redisStore) isWatching(ctx context.Context, id ID, user ViewerID, nodes []string) (bool, error) {
 	entries := make([]string, len(nodes))
 	for i, node := range nodes {
 		entries[i] = entry(user, node)
@@ -178,10 +178,10 @@ func entry(user ViewerID, node string) string { return user.String() + "." + nod
 
 // mark is a node's report about the viewers of a room.
 type mark struct {
-	room ID
-	here map[ViewerID]time.Time // viewers with their last activity
-	gone []ViewerID
-	held bool // the room may wait for players, including those of viewers who left
+	room    ID
+	present map[ViewerID]time.Time // viewers with their last activity
+	left    []ViewerID
+	held    bool // the room may wait for players, including those of viewers who left
 }
 
 // writeOnline writes a node's viewers to Redis.
@@ -189,21 +189,21 @@ func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark)
 	var cmds []keyspace.Cmd
 	for _, m := range marks {
 		key := onlineKeys.At(m.room).Key
-		if len(m.here) > 0 {
+		if len(m.present) > 0 {
 			add := keyspace.Cmd{Name: "ZADD", Key: key}
-			for user, at := range m.here {
+			for user, at := range m.present {
 				add.Args = append(add.Args, text(at.UnixMilli()), entry(user, node))
 			}
 			cmds = append(cmds, add, keyspace.Cmd{Name: "PEXPIRE", Key: key, Args: []string{text(onlineLife.Milliseconds())}})
 		}
-		if len(m.gone) > 0 {
+		if len(m.left) > 0 {
 			remove := keyspace.Cmd{Name: "ZREM", Key: key}
-			for _, user := range m.gone {
+			for _, user := range m.left {
 				remove.Args = append(remove.Args, entry(user, node))
 			}
 			cmds = append(cmds, remove)
 			if m.held {
-				cmds = append(cmds, dropWaitingCmds(m.room, m.gone)...)
+				cmds = append(cmds, dropWaitingCmds(m.room, m.left)...)
 			}
 		}
 	}
@@ -215,10 +215,10 @@ func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark)
 
 // online returns the entries of viewers in Redis, at most most for each room (0: all), in one round trip. The latest
 // activity is first.
-func (s *redisStore) online(ctx context.Context, list []ID, most int) (map[ID][]Presence, error) {
+func (s *redisStore) online(ctx context.Context, list []ID, limit int) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
-		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKeys.At(id).Key, Args: []string{"0", strconv.Itoa(most - 1), "WITHSCORES"}}
+		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKeys.At(id).Key, Args: []string{"0", strconv.Itoa(limit - 1), "WITHSCORES"}}
 	}
 	all := make(map[ID][]Presence, len(list))
 	for i, r := range s.db.DoMulti(ctx, cmds) {

@@ -70,12 +70,12 @@ func TestPlayersThatWaitAreForgottenUnlessTheySayItAgain(t *testing.T) {
 	id, a, b := ids.New[Room](), ids.New[Viewer](), ids.New[Viewer]()
 	now := time.Now()
 	for i, c := range []struct {
-		user  ViewerID
-		waits bool
-		after time.Duration
-		want  int64
+		user    ViewerID
+		waiting bool
+		after   time.Duration
+		want    int64
 	}{{a, true, 0, 1}, {b, true, 5 * time.Second, 2}, {ViewerID{}, false, 9 * time.Second, 2}, {ViewerID{}, false, 11 * time.Second, 1}, {b, false, 12 * time.Second, 0}} {
-		got, err := s.buffer(t.Context(), id, c.user, c.waits, now.Add(c.after))
+		got, err := s.buffer(t.Context(), id, c.user, c.waiting, now.Add(c.after))
 		if err != nil || got != c.want {
 			t.Errorf("step %d: got %d, %v, want %d", i, got, err, c.want)
 		}
@@ -99,7 +99,7 @@ func TestSomethingFollowsTheEndOfAnItem(t *testing.T) {
 		{list[1].ID.String(), LoopItem, "1"}, {gone, LoopItem, ""},
 		{list[1].ID.String(), LoopList, "2"}, {list[2].ID.String(), LoopList, "0"}, {gone, LoopList, "0"},
 	} {
-		if got := following(list, c.now, c.loop); names[got.Item] != c.want || got.Verb != playback.Load {
+		if got := nextCommand(list, c.now, c.loop); names[got.Item] != c.want || got.Verb != playback.Load {
 			t.Errorf("after %s with %s: %+v, want %s", names[c.now], c.loop, got, c.want)
 		}
 	}
@@ -109,17 +109,17 @@ func TestSomethingFollowsTheEndOfAnItem(t *testing.T) {
 		loop Loop
 		want string
 	}{{1, LoopOff, "2"}, {1, LoopItem, "2"}, {1, LoopList, "2"}, {0, LoopOff, "2"}, {2, LoopList, "0"}} {
-		if got := following(list, list[c.now].ID.String(), c.loop); names[got.Item] != c.want {
+		if got := nextCommand(list, list[c.now].ID.String(), c.loop); names[got.Item] != c.want {
 			t.Errorf("after %d with %s, where 1 was removed: %+v, want %s", c.now, c.loop, got, c.want)
 		}
 	}
 	list[2].Removed = 1
 	for loop, want := range map[Loop]string{LoopOff: "", LoopItem: "", LoopList: "0"} {
-		if got := following(list, list[2].ID.String(), loop); names[got.Item] != want {
+		if got := nextCommand(list, list[2].ID.String(), loop); names[got.Item] != want {
 			t.Errorf("after the last one, removed, with %s: %+v, want %s", loop, got, want)
 		}
 	}
-	if got := following(nil, gone, LoopList); got.Item != "" {
+	if got := nextCommand(nil, gone, LoopList); got.Item != "" {
 		t.Errorf("of an empty list follows %s", got.Item)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// seek loads an item in a room and seeks to 5,000 seconds.
-func (w *world) seek(user ViewerID, id ID) playback.State {
+// startAndSeek loads an item in a room and seeks to 5,000 seconds.
+func (w *world) startAndSeek(user ViewerID, id ID) playback.State {
 	w.t.Helper()
 	ctx := w.t.Context()
 	it, err := w.Add(ctx, user, id, Item{Source: "https://example.org/film.mp4"})
@@ -38,10 +38,10 @@ func (w *world) loseRegister(id ID) {
 
 func TestPlayback_SeekAndRateSurviveTheLossOfRedis(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		other := w.neighbour() // a node that has not read the room
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
-		s := w.seek(me, id)
+		other := w.newNode() // a node that has not read the room
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
+		s := w.startAndSeek(me, id)
 		w.loseRegister(id)
 		got, err := other.Playback(t.Context(), me, id)
 		if err != nil || !got.Newer(s) || got.Position != s.Position || got.Rate != s.Rate || got.Item != s.Item {
@@ -56,9 +56,9 @@ func TestPlayback_ANodeRevivesWhatItHasShown(t *testing.T) {
 		wire := server.Wire()
 		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
-		s := w.seek(me, id)
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
+		s := w.startAndSeek(me, id)
 		_, err := w.db.ExecContext(ctx, "UPDATE room_playback SET fence = 0, item = '', position = 0, rate = 1000, paused = ? WHERE room_id = ?", true, id) // as if SQL had not stored the checkpoint
 		w.must(err)
 		wire.Refuse()
@@ -87,13 +87,13 @@ func TestPlayback_ANodeRevivesWhatItHasShown(t *testing.T) {
 
 func TestRevive_ReleasesAHold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		h := holdRoom(t, single(t, Settings{}), true)
+		h := newHeldRoom(t, singleNode(t, Settings{}), true)
 		h.Subscribed(h.waiting.String(), "1", api.RoomChannel(h.id.String()))
-		h.buffers(h.world)
-		h.is(true)
+		h.startBuffering(h.world)
+		h.checkHeld(true)
 		w := h.world
 		w.must(w.Service.redis.forget(t.Context(), h.id))
-		h.is(false)
+		h.checkHeld(false)
 	})
 }
 
@@ -103,9 +103,9 @@ func TestCommand_AClaimedVersionMakesNoGeneration(t *testing.T) {
 		wire := server.Wire()
 		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
-		s := w.seek(me, id)
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
+		s := w.startAndSeek(me, id)
 		claim := playback.Command{Generation: s.Generation, Version: 99_999, Verb: playback.Pause}
 		for range 3 {
 			if got, err := w.Command(ctx, me, id, claim); !errors.Is(err, ErrVersion) || got != s {
@@ -117,13 +117,13 @@ func TestCommand_AClaimedVersionMakesNoGeneration(t *testing.T) {
 		}
 		wire.Refuse()
 		_, err := w.Command(ctx, me, id, claim)
-		w.fails("while Redis is away", err, ErrStateAway)
+		w.wantErr("while Redis is away", err, ErrStateAway)
 		wire.Heal()
 		bubble.Sleep(3 * beatEvery)
 		if got, err := w.Playback(ctx, me, id); err != nil || got != s {
 			t.Errorf("when Redis is back: got %+v, %v, want %+v", got, err, s)
 		}
 		_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Pause})
-		w.fails("a command of the present version", err, nil)
+		w.wantErr("a command of the present version", err, nil)
 	})
 }

@@ -85,7 +85,7 @@ type Room struct {
 
 	hash    string // of the password
 	members int
-	said    int64 // seq of the newest line of chat
+	lastSeq int64 // seq of the newest line of chat
 }
 
 // equal reports whether two rooms are equal.
@@ -145,12 +145,12 @@ type Link struct {
 	Created int64 // Unix ms
 	Expires int64 // Unix ms
 	Uses    int   // so far
-	Most    int   // 0: unlimited
+	MaxUses int   // 0: unlimited
 }
 
 // open reports whether the link still admits users.
 func (l Link) open(now time.Time) bool {
-	return now.UnixMilli() < l.Expires && (l.Most == 0 || l.Uses < l.Most)
+	return now.UnixMilli() < l.Expires && (l.MaxUses == 0 || l.Uses < l.MaxUses)
 }
 
 // Ban excludes a user from a room.
@@ -227,12 +227,12 @@ var (
 
 // Settings are the operator's settings. A zero field selects its default.
 type Settings struct {
-	Members   int           `koanf:"members" default:"2000" help:"members and guests that a room may have, at most 10000; guests get at most half of these places"`
-	Owned     int           `koanf:"owned" default:"50" help:"rooms that a user may own, at most 1000"`
-	GuestLife time.Duration `koanf:"guest_life" default:"12h" help:"how long a guest's token is good, between a minute and a week"`
-	Warm      int           `koanf:"warm" default:"100" help:"rooms, the most recently active, that a node reads when it has started; at most 10000" zero:"none"`
-	KeepLines int           `koanf:"keep_lines" default:"500" help:"lines of chat kept in each room, at most 10000"`
-	KeepShots int           `koanf:"keep_danmaku" default:"5000" help:"danmaku kept of each room, the latest ones, at most 100000"`
+	Members     int           `koanf:"members" default:"2000" help:"members and guests that a room may have, at most 10000; guests get at most half of these places"`
+	Owned       int           `koanf:"owned" default:"50" help:"rooms that a user may own, at most 1000"`
+	GuestLife   time.Duration `koanf:"guest_life" default:"12h" help:"how long a guest's token is good, between a minute and a week"`
+	Warm        int           `koanf:"warm" default:"100" help:"rooms, the most recently active, that a node reads when it has started; at most 10000" zero:"none"`
+	KeepLines   int           `koanf:"keep_lines" default:"500" help:"lines of chat kept in each room, at most 10000"`
+	KeepDanmaku int           `koanf:"keep_danmaku" default:"5000" help:"danmaku kept of each room, the latest ones, at most 100000"`
 }
 
 // Validate returns all faults, joined.
@@ -244,7 +244,7 @@ func (c Settings) Validate() error {
 		config.Refuse(c.GuestLife < time.Minute || c.GuestLife > 7*24*time.Hour, "guest_life", "%s is not between a minute and a week", c.GuestLife),
 		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm),
 		config.Refuse(c.KeepLines < 1 || c.KeepLines > 10_000, "keep_lines", "%d is not between 1 and 10000", c.KeepLines),
-		config.Refuse(c.KeepShots < 1 || c.KeepShots > 100_000, "keep_danmaku", "%d is not between 1 and 100000", c.KeepShots))
+		config.Refuse(c.KeepDanmaku < 1 || c.KeepDanmaku > 100_000, "keep_danmaku", "%d is not between 1 and 100000", c.KeepDanmaku))
 }
 
 // The thresholds of a new room, in ms; docs/rooms.md explains them.
@@ -254,10 +254,10 @@ const (
 )
 
 // line returns s trimmed. It returns ErrText unless s is one line of least to most printable characters.
-func line(where, s string, least, most int) (string, error) {
-	s, ok := words.Line(s, most)
-	if !ok || len(s) < least {
-		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
+func line(field, s string, minLen, maxLen int) (string, error) {
+	s, ok := words.Line(s, maxLen)
+	if !ok || len(s) < minLen {
+		return "", ErrText.On(field, fmt.Sprintf("is not %d to %d printable characters", minLen, maxLen))
 	}
 	return s, nil
 }
@@ -287,14 +287,14 @@ func checkSource(k Kind, s string) (string, error) {
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return "", ErrSource.On("body.source", "is no https URL without a user")
 	}
-	if s = u.String(); utf8.RuneCountInString(s) > mostSource {
+	if s = u.String(); utf8.RuneCountInString(s) > maxSourceLen {
 		return "", ErrSource.On("body.source", "is longer than 2000 characters when it is encoded")
 	}
 	return s, nil
 }
 
-// mostSource is the largest length of a source in characters, as limited by its SQL column.
-const mostSource = 2000
+// maxSourceLen is the largest length of a source in characters, as limited by its SQL column.
+const maxSourceLen = 2000
 
 // until checks the end time of a mute and returns it in Unix ms, or 0 if it has passed. It returns ErrUntil for a time
 // more than ten years away.

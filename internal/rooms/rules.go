@@ -29,16 +29,16 @@ type Permission int
 // The permissions.
 const (
 	Chat Permission = 1 << iota
-	Shoot
+	Danmaku
 	Control
 	Playlist
 	Invite
 	Moderate
 	Configure
 
-	everything    = Chat | Shoot | Control | Playlist | Invite | Moderate | Configure
-	forGuests     = Chat | Shoot                     // the most that guests may have
-	forMembers    = Chat | Shoot | Playlist | Invite // the default of a new room
+	everything    = Chat | Danmaku | Control | Playlist | Invite | Moderate | Configure
+	forGuests     = Chat | Danmaku                     // the most that guests may have
+	forMembers    = Chat | Danmaku | Playlist | Invite // the default of a new room
 	forStrangers  = Permission(0)
 	permissionLen = 7
 )
@@ -83,9 +83,9 @@ func (m Member) may(r Room) Permission {
 type verb int
 
 const (
-	look verb = iota
-	say
-	shoot
+	view verb = iota
+	sendLine
+	sendDanmaku
 	control
 	arrange // the playlist
 	invite
@@ -94,32 +94,32 @@ const (
 	permit // changing the permissions of others
 	appoint
 	transfer
-	closeIt
+	endRoom
 	leave
 )
 
 // needs has the permission for each verb. Verbs for the owner only need none, because no permission grants them.
-var needs = [...]Permission{look: 0, say: Chat, shoot: Shoot, control: Control, arrange: Playlist, invite: Invite, moderate: Moderate,
-	configure: Configure, permit: Configure, appoint: 0, transfer: 0, closeIt: 0, leave: 0}
+var needs = [...]Permission{view: 0, sendLine: Chat, sendDanmaku: Danmaku, control: Control, arrange: Playlist, invite: Invite, moderate: Moderate,
+	configure: Configure, permit: Configure, appoint: 0, transfer: 0, endRoom: 0, leave: 0}
 
-// can returns an error if the member may not do v in the room at this time. It returns ErrMay, ErrMuted, or ErrOwner if
+// mayDo returns an error if the member may not do v in the room at this time. It returns ErrMay, ErrMuted, or ErrOwner if
 // the owner wants to leave.
-func (m Member) can(v verb, r Room, now time.Time) error {
+func (m Member) mayDo(v verb, r Room, now time.Time) error {
 	switch {
 	case v == leave && m.Role == Owner:
 		return ErrOwner
-	case (v == appoint || v == transfer || v == closeIt) && m.Role != Owner:
+	case (v == appoint || v == transfer || v == endRoom) && m.Role != Owner:
 		return ErrMay
 	case needs[v]&^m.may(r) != 0:
 		return ErrMay
-	case (v == say || v == shoot) && m.Muted > now.UnixMilli():
+	case (v == sendLine || v == sendDanmaku) && m.Muted > now.UnixMilli():
 		return ErrMuted
 	}
 	return nil
 }
 
-// over returns ErrRank unless role r is higher than the other role.
-func (r Role) over(other Role) error {
+// checkAbove returns ErrRank unless role r is higher than the other role.
+func (r Role) checkAbove(other Role) error {
 	if r <= other {
 		return ErrRank
 	}

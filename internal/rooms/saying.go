@@ -13,37 +13,37 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Say sends a line to a room's chat. The caller chooses the line's id and uses it again for each retry of a request:
+// SendLine sends a line to a room's chat. The caller chooses the line's id and uses it again for each retry of a request:
 // Say then returns the line of the earlier try. It returns ErrRoom, ErrMay, ErrMuted, ErrText or ErrWord.
-func (s *Service) Say(ctx context.Context, user ViewerID, id ID, lineID ids.ID[Line], text string) (_ Line, err error) {
+func (s *Service) SendLine(ctx context.Context, user ViewerID, id ID, lineID ids.ID[Line], text string) (_ Line, err error) {
 	defer errs.Wrap(&err, "rooms.Say %s", id)
 	if text, err = line("body.text", text, 1, 500); err != nil {
 		return Line{}, err
 	}
-	_, m, err := s.inside(ctx, id, user)
+	_, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
 		return Line{}, err
 	}
 	name := m.Name
 	if m.Role != Guest {
-		who, err := s.cfg.People.Profiles(ctx, []accounts.ID{accounts.ID(user)})
+		profiles, err := s.cfg.People.Profiles(ctx, []accounts.ID{accounts.ID(user)})
 		if err != nil {
 			return Line{}, err
 		}
-		name = who[accounts.ID(user)].Name
+		name = profiles[accounts.ID(user)].Name
 	}
-	done, err := s.utter(ctx, utterance{room: id, user: user, line: &Line{ID: lineID, From: user, Name: name, Guest: m.Role == Guest, Text: text}})
+	result, err := s.send(ctx, pendingEntry{room: id, user: user, line: &Line{ID: lineID, From: user, Name: name, Guest: m.Role == Guest, Text: text}})
 	if sqldb.IsDuplicate(err) {
-		made, err := selectLine(ctx, s.db, id, user, lineID)
-		return made, asKind(ctx, err)
+		earlier, err := selectLine(ctx, s.db, id, user, lineID)
+		return earlier, asKind(ctx, err)
 	}
-	return done.line, err
+	return result.line, err
 }
 
-// Shoot sends a danmaku. The caller chooses its id and uses it again for each retry of a request: Shoot then returns
+// SendDanmaku sends a danmaku. The caller chooses its id and uses it again for each retry of a request: Shoot then returns
 // the danmaku of the earlier try. A zero id is replaced by a new one. It returns ErrRoom, ErrMay, ErrMuted, ErrText,
 // ErrWord or ErrItem.
-func (s *Service) Shoot(ctx context.Context, user ViewerID, id ID, c Comment) (_ Comment, err error) {
+func (s *Service) SendDanmaku(ctx context.Context, user ViewerID, id ID, c Comment) (_ Comment, err error) {
 	defer errs.Wrap(&err, "rooms.Shoot %s", id)
 	if c.Text, err = line("body.text", c.Text, 1, 100); err != nil {
 		return Comment{}, err
@@ -55,30 +55,30 @@ func (s *Service) Shoot(ctx context.Context, user ViewerID, id ID, c Comment) (_
 	if c.ID.IsZero() {
 		c.ID = ids.New[Comment]()
 	}
-	done, err := s.utter(ctx, utterance{room: id, user: user, comment: &c})
+	result, err := s.send(ctx, pendingEntry{room: id, user: user, comment: &c})
 	if sqldb.IsDuplicate(err) {
-		made, err := selectComment(ctx, s.db, id, user, c.ID)
-		return made, asKind(ctx, err)
+		earlier, err := selectComment(ctx, s.db, id, user, c.ID)
+		return earlier, asKind(ctx, err)
 	}
-	return done.comment, err
+	return result.comment, err
 }
 
-func (s *Service) utter(ctx context.Context, u utterance) (uttered, error) {
-	done, err := s.said.Do(ctx, u)
+func (s *Service) send(ctx context.Context, u pendingEntry) (entryResult, error) {
+	result, err := s.entries.Do(ctx, u)
 	if err == nil {
-		err = done.refusal
+		err = result.refusal
 	}
 	if err == nil {
-		s.watched.active(u.room, u.user, s.db.Now())
+		s.watched.recordActivity(u.room, u.user, s.db.Now())
 	}
-	return done, asKind(ctx, err)
+	return result, asKind(ctx, err)
 }
 
 // Lines returns the latest lines of a room's chat before a number, in their order. A before of 0 starts at the newest
 // line. Lines of users whom the viewer blocks are omitted. more reports whether older lines exist. It returns ErrRoom.
 func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64, limit int) (_ []Line, more bool, err error) {
 	defer errs.Wrap(&err, "rooms.Lines %s", id)
-	_, m, err := s.inside(ctx, id, user)
+	_, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
 		return nil, false, err
 	}
@@ -110,7 +110,7 @@ func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item strin
 	if err != nil {
 		return nil, "", err
 	}
-	_, m, err := s.inside(ctx, id, user)
+	_, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
 		return nil, "", err
 	}
@@ -158,26 +158,26 @@ func (s *Service) Hidden(ctx context.Context, user, _ string) (hidden []string, 
 func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.ClearDanmaku %s", id)
 	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		d.tell(api.EventRoomDanmakuCleared, api.RoomRef{Room: id.String()})
+		d.addEvent(api.EventRoomDanmakuCleared, api.RoomRef{Room: id.String()})
 		return deleteComments(ctx, tx, id)
 	})
 	return err
 }
 
-// tidySaid deletes lines and danmaku beyond the limits of their rooms, a few rooms per call.
-func (s *Service) tidySaid(ctx context.Context) error {
+// tidyEntries deletes lines and danmaku beyond the limits of their rooms, a few rooms per call.
+func (s *Service) tidyEntries(ctx context.Context) error {
 	now := s.db.Now()
 	after := s.tidied
 	if after.IsZero() || after.After(now) { // the mark is from a clock that was ahead
 		after = now.Add(-tidyAtFirst)
 	}
-	old, err := crowded(ctx, s.db, after, s.cfg.KeepLines, sweepBatch)
+	old, err := roomsOverLineLimit(ctx, s.db, after, s.cfg.KeepLines, sweepBatch)
 	for id, upTo := range old {
 		err = errors.Join(err, deleteLines(ctx, s.db, id, upTo))
 	}
-	shots, overErr := overshot(ctx, s.db, after, s.Clock()-now.Sub(after).Milliseconds(), s.cfg.KeepShots, sweepBatch)
+	shots, overErr := roomsOverDanmakuLimit(ctx, s.db, after, s.Clock()-now.Sub(after).Milliseconds(), s.cfg.KeepDanmaku, sweepBatch)
 	for _, id := range shots {
-		overErr = errors.Join(overErr, deleteOldComments(ctx, s.db, id, s.cfg.KeepShots))
+		overErr = errors.Join(overErr, deleteOldComments(ctx, s.db, id, s.cfg.KeepDanmaku))
 	}
 	if err = errors.Join(err, overErr); err == nil && len(old) < sweepBatch && len(shots) < sweepBatch {
 		s.tidied = now.Add(-tidyOverlap)
@@ -185,9 +185,9 @@ func (s *Service) tidySaid(ctx context.Context) error {
 	return err
 }
 
-// flying returns the danmaku of the last ten seconds that the member may see.
-func (s *Service) flying(ctx context.Context, m Member, id ID) ([]api.Danmaku, error) {
-	list, err := s.follow(ctx, id)
+// visibleDanmaku returns the danmaku of the last ten seconds that the member may see.
+func (s *Service) visibleDanmaku(ctx context.Context, m Member, id ID) ([]api.Danmaku, error) {
+	list, err := s.recentDanmaku(ctx, id)
 	if err != nil {
 		return nil, err
 	}

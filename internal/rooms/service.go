@@ -86,7 +86,7 @@ type Service struct {
 	redis   *redisStore
 	caches  *aggregate.Caches
 	copies  copies
-	said    *groupcommit.Committer[utterance, uttered]
+	entries *groupcommit.Committer[pendingEntry, entryResult]
 	locks   *sqldb.Locks[ID, *numbering]
 	tries   *attempts.Counter // of passwords
 	watched watched
@@ -105,7 +105,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: aggregate.New(cfg.DB, cfg.Caches), cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
-	s.said = newCommitter(s)
+	s.entries = newCommitter(s)
 	s.tries = attempts.New(cfg.Redis, cfg.Log)
 	s.locks = sqldb.NewLocks(lockRooms, lockFreeRooms)
 	return s, nil
@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
 	var parts sync.WaitGroup
-	parts.Go(func() { _ = s.said.Run(ctx) })
+	parts.Go(func() { _ = s.entries.Run(ctx) })
 	parts.Go(func() { s.watch(ctx) })
 	parts.Go(func() { s.warm(ctx) })
 	parts.Wait()
@@ -125,23 +125,23 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 // A changeSet is the changes of a room in one transaction, under the room's lock. The work after the commit is derived
 // from it.
 type changeSet struct {
-	at   time.Time
-	was  Room
-	room Room
-	me   Member     // the caller; the zero Member if the caller is not in the room
-	left []ViewerID // viewers who left the room
-	news []news
+	at     time.Time
+	before Room
+	room   Room
+	me     Member     // the caller; the zero Member if the caller is not in the room
+	left   []ViewerID // viewers who left the room
+	events []pendingEvent
 }
 
-// news is an event that is published after the commit, on the room's channel or to a viewer's devices.
-type news struct {
+// pendingEvent is an event that is published after the commit, on the room's channel or to a viewer's devices.
+type pendingEvent struct {
 	to   ViewerID // zero: to the room's channel
 	typ  string
 	data any // a Member or a Room is encoded after the commit, with its version then
 }
 
 // versioned reports whether the event has the room's version. Hints and the end of a room have none.
-func (n news) versioned() bool {
+func (n pendingEvent) versioned() bool {
 	switch v := n.data.(type) {
 	case Room, Member:
 		return true
@@ -151,24 +151,26 @@ func (n news) versioned() bool {
 	return false
 }
 
-func (d *changeSet) tell(typ string, data any) { d.news = append(d.news, news{typ: typ, data: data}) }
+func (d *changeSet) addEvent(typ string, data any) {
+	d.events = append(d.events, pendingEvent{typ: typ, data: data})
+}
 
-// small is the largest number of members of a room that publishes each join and leave to all of them. In a larger room,
+// maxFanOut is the largest number of members of a room that publishes each join and leave to all of them. In a larger room,
 // the number of events would grow with the square of the audience.
-const small = 200
+const maxFanOut = 200
 
-// putOut removes viewers from a locked room. Every viewer who leaves a room without its closing is removed here. Their
+// removeViewers removes viewers from a locked room. Every viewer who leaves a room without its closing is removed here. Their
 // holds end after the commit, by changeSet.left. Both the viewers and the room get events; a large room gets them only
 // for a single member who was kicked or banned.
-func (d *changeSet) putOut(ctx context.Context, tx *sqldb.Tx, why string, users ...ViewerID) error {
+func (d *changeSet) removeViewers(ctx context.Context, tx *sqldb.Tx, reason string, users ...ViewerID) error {
 	d.room.members -= len(users)
 	d.left = append(d.left, users...)
-	broadcast := d.was.members <= small || len(users) == 1 && (why == api.RoomKicked || why == api.RoomBanned)
+	broadcast := d.before.members <= maxFanOut || len(users) == 1 && (reason == api.RoomKicked || reason == api.RoomBanned)
 	for _, user := range users {
-		data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: why}
-		d.news = append(d.news, news{user, api.EventRoomGone, data})
+		data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: reason}
+		d.events = append(d.events, pendingEvent{user, api.EventRoomGone, data})
 		if broadcast {
-			d.tell(api.EventRoomGone, data)
+			d.addEvent(api.EventRoomGone, data)
 		}
 	}
 	return deleteMembers(ctx, tx, d.room.ID, users)
@@ -178,13 +180,13 @@ func (d *changeSet) putOut(ctx context.Context, tx *sqldb.Tx, why string, users 
 // room, drops the cache entries that targets name, publishes the events, and returns the change set. It returns ErrRoom
 // if the room does not exist or the user is not a member. It also returns ErrMay, ErrMuted or ErrOwner.
 func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
-	return s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
+	return s.changeUnchecked(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		d.me, err = selectMember(ctx, tx, id, user)
 		if errors.Is(err, ErrMember) {
 			err = ErrRoom
 		}
 		if err == nil {
-			err = d.me.can(v, d.room, d.at)
+			err = d.me.mayDo(v, d.room, d.at)
 		}
 		if err != nil {
 			return err
@@ -193,8 +195,8 @@ func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targ
 	})
 }
 
-// enter is [Service.change] for users who may not be members.
-func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
+// changeUnchecked is [Service.change] for users who may not be members.
+func (s *Service) changeUnchecked(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
 	var d changeSet
 	err := s.db.InTurn(ctx, id, func(ctx context.Context) error {
 		return s.caches.Change(ctx, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
@@ -202,15 +204,15 @@ func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn f
 			if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 				return err
 			}
-			d.was = d.room
-			d.was.Words = slices.Clone(d.room.Words)
+			d.before = d.room
+			d.before.Words = slices.Clone(d.room.Words)
 			if err := fn(ctx, tx, &d); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(d.news, news.versioned) {
+			if slices.ContainsFunc(d.events, pendingEvent.versioned) {
 				d.room.Version++
 			}
-			if d.room.equal(d.was) {
+			if d.room.equal(d.before) {
 				return nil
 			}
 			return updateRoom(ctx, tx, d.room)
@@ -305,7 +307,7 @@ func set[T any](to, value *T) {
 }
 
 // hash returns the hash of a room's password, or "" for none. It returns ErrText or ErrBusy.
-func (s *Service) hash(ctx context.Context, asker ViewerID, given *string) (string, error) {
+func (s *Service) hash(ctx context.Context, user ViewerID, given *string) (string, error) {
 	if given == nil || *given == "" {
 		return "", nil
 	}
@@ -313,7 +315,7 @@ func (s *Service) hash(ctx context.Context, asker ViewerID, given *string) (stri
 	if err != nil {
 		return "", ErrText.On("body.password", "has control characters")
 	}
-	hash, err := s.cfg.Passwords.Hash(ctx, asker.String(), text)
+	hash, err := s.cfg.Passwords.Hash(ctx, user.String(), text)
 	return hash, busy(err)
 }
 
@@ -340,17 +342,17 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	var r Room
 	err = s.caches.Change(ctx, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx) error {
 		now := tx.Now().UnixMilli()
-		who, err := accounts.Standings(ctx, tx, owner)
+		standings, err := accounts.Standings(ctx, tx, owner)
 		if err != nil {
 			return err
 		}
-		if standing, known := who[owner]; !known || standing.Deleted {
+		if standing, ok := standings[owner]; !ok || standing.Deleted {
 			return accounts.ErrNoUser
 		}
 		r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
 		err = insertRoom(ctx, tx, r) // first, so that two tries conflict here
 		if sqldb.IsDuplicate(err) {
-			r, me, err = madeBefore(ctx, tx, id, user)
+			r, me, err = selectEarlier(ctx, tx, id, user)
 			return err
 		}
 		if err != nil {
@@ -367,9 +369,9 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	return r, me, asKind(ctx, err)
 }
 
-// madeBefore returns the room of an earlier try and the user's membership. It returns ErrRoom if the room is closed or
+// selectEarlier returns the room of an earlier try and the user's membership. It returns ErrRoom if the room is closed or
 // the user has left it.
-func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r Room, me Member, err error) {
+func selectEarlier(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r Room, me Member, err error) {
 	if r, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 		return r, me, err
 	}
@@ -418,9 +420,9 @@ func (s *Service) Rooms(ctx context.Context, user ViewerID, cursor string, limit
 	return list, mine, next, nil
 }
 
-// mostListed is the largest number of matching rooms for a page of the public list. The most recently active ones are
+// maxListed is the largest number of matching rooms for a page of the public list. The most recently active ones are
 // used.
-const mostListed = 1000
+const maxListed = 1000
 
 // Sort is an order of the public list.
 type Sort string
@@ -445,7 +447,7 @@ func (s *Service) List(ctx context.Context, text string, by Sort, cursor string,
 	if err != nil {
 		return nil, "", err
 	}
-	found, err := searchRooms(ctx, s.db, text, mostListed)
+	found, err := searchRooms(ctx, s.db, text, maxListed)
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
@@ -510,37 +512,37 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 	}
 	for {
 		var guests []ViewerID // read before the change, because the change drops their cache entries
-		if u.shutsOut() {
+		if u.mayRemoveGuests() {
 			if guests, err = guestsOf(ctx, s.db, id); err != nil {
 				return Room{}, Member{}, asKind(ctx, err)
 			}
 		}
 		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches.Runtime, id), s.seats(id, guests...)...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 			d.room = u.on(d.room, hash)
-			if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // members cannot grant permissions that they lack
+			if given := d.room.MemberMay&^d.before.MemberMay | d.room.GuestMay&^d.before.GuestMay; given&^d.me.may(d.before) != 0 { // members cannot grant permissions that they lack
 				return ErrMay
 			}
-			if !d.room.equal(d.was) {
-				d.tell(api.EventRoomChanged, d.room)
+			if !d.room.equal(d.before) {
+				d.addEvent(api.EventRoomChanged, d.room)
 			}
-			if d.was.Guests && !d.room.Guests || d.was.Access == Open && d.room.Access == Invited {
-				return d.putOutGuests(ctx, tx, guests)
+			if d.before.Guests && !d.room.Guests || d.before.Access == Open && d.room.Access == Invited {
+				return d.removeGuests(ctx, tx, guests)
 			}
 			return nil
 		})
-		if !errors.Is(err, errOther) {
+		if !errors.Is(err, errOtherViewer) {
 			return d.room, d.me, err
 		}
 	}
 }
 
-// shutsOut reports whether the update may remove guests.
-func (u Update) shutsOut() bool {
+// mayRemoveGuests reports whether the update may remove guests.
+func (u Update) mayRemoveGuests() bool {
 	return u.Guests != nil && !*u.Guests || u.Access != nil && *u.Access == Invited
 }
 
-// putOutGuests removes all guests from a locked room. It returns errOther if one of them is not in expected.
-func (d *changeSet) putOutGuests(ctx context.Context, tx *sqldb.Tx, expected []ViewerID) error {
+// removeGuests removes all guests from a locked room. It returns errOtherViewer if one of them is not in expected.
+func (d *changeSet) removeGuests(ctx context.Context, tx *sqldb.Tx, expected []ViewerID) error {
 	guests, err := guestsOf(ctx, tx, d.room.ID)
 	if err != nil || len(guests) == 0 {
 		return err
@@ -548,10 +550,10 @@ func (d *changeSet) putOutGuests(ctx context.Context, tx *sqldb.Tx, expected []V
 	slices.SortFunc(expected, ViewerID.Compare)
 	for _, g := range guests {
 		if _, found := slices.BinarySearchFunc(expected, g, ViewerID.Compare); !found {
-			return errOther
+			return errOtherViewer
 		}
 	}
-	return d.putOut(ctx, tx, api.RoomKicked, guests...)
+	return d.removeViewers(ctx, tx, api.RoomKicked, guests...)
 }
 
 // may checks in SQL, before the work for a change, whether the user may do v. It returns ErrRoom or ErrMay.
@@ -567,37 +569,37 @@ func (s *Service) may(ctx context.Context, user ViewerID, id ID, v verb) error {
 	case err != nil:
 		return asKind(ctx, err)
 	}
-	return m.can(v, r, s.db.Now())
+	return m.mayDo(v, r, s.db.Now())
 }
 
 // Close closes a room for all members. It returns ErrRoom or ErrMay.
 func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Close %s", id)
-	_, err = s.change(ctx, id, user, closeIt, RoomDeleted.Of(s.caches.Runtime, id), s.end)
-	s.closed(ctx, id, err)
+	_, err = s.change(ctx, id, user, endRoom, RoomDeleted.Of(s.caches.Runtime, id), s.closeLocked)
+	s.deleteKeys(ctx, id, err)
 	return err
 }
 
 // CloseFor closes a room for an operator. It does nothing if the room is closed already.
 func (s *Service) CloseFor(ctx context.Context, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.CloseFor %s", id)
-	_, err = s.enter(ctx, id, RoomDeleted.Of(s.caches.Runtime, id), s.end)
+	_, err = s.changeUnchecked(ctx, id, RoomDeleted.Of(s.caches.Runtime, id), s.closeLocked)
 	if errors.Is(err, ErrRoom) {
 		return nil
 	}
-	s.closed(ctx, id, err)
+	s.deleteKeys(ctx, id, err)
 	return err
 }
 
-// end closes a locked room.
-func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-	d.tell(api.EventRoomGone, api.RoomGone{Room: d.room.ID.String(), Why: api.RoomClosed})
-	d.room = d.was // no other change of the room is written
+// closeLocked closes a locked room.
+func (s *Service) closeLocked(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	d.addEvent(api.EventRoomGone, api.RoomGone{Room: d.room.ID.String(), Why: api.RoomClosed})
+	d.room = d.before // no other change of the room is written
 	return closeRoom(ctx, tx, d.room.ID)
 }
 
-// closed deletes a closed room's keys from Redis. While Redis is unavailable, they remain until their TTL ends.
-func (s *Service) closed(ctx context.Context, id ID, err error) {
+// deleteKeys deletes a closed room's keys from Redis. While Redis is unavailable, they remain until their TTL ends.
+func (s *Service) deleteKeys(ctx context.Context, id ID, err error) {
 	if err != nil {
 		return
 	}
@@ -622,19 +624,19 @@ func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerI
 			return ErrGuest
 		}
 		d.me.Role = Admin
-		return s.crown(ctx, tx, d, next, d.me)
+		return s.makeOwner(ctx, tx, d, next, d.me)
 	})
 	return d.room, d.me, err
 }
 
-// crown makes a member the owner, and stores other changed members with it.
-func (s *Service) crown(ctx context.Context, tx *sqldb.Tx, d *changeSet, next Member, others ...Member) error {
+// makeOwner makes a member the owner, and stores other changed members with it.
+func (s *Service) makeOwner(ctx context.Context, tx *sqldb.Tx, d *changeSet, next Member, others ...Member) error {
 	next.Role, next.Muted, next.More, next.Less = Owner, 0, 0, 0
 	for _, m := range append(others, next) {
 		if err := updateMember(ctx, tx, d.room.ID, m); err != nil {
 			return err
 		}
-		d.tell(api.EventRoomMember, m)
+		d.addEvent(api.EventRoomMember, m)
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// unhurried replaces the production budget, so that a stalled machine does not look like an unavailable Redis.
-const unhurried = 10 * time.Second
+// longBudget replaces the production budget, so that a stalled machine does not look like an unavailable Redis.
+const longBudget = 10 * time.Second
 
 // A world is one node's rooms with its other packages and engines.
 type world struct {
@@ -66,7 +66,7 @@ func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.In
 	log := slog.New(slog.DiscardHandler)
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
-	budget := unhurried
+	budget := longBudget
 	if bubble.In(t) {
 		budget = 0 // the default of production
 	}
@@ -103,8 +103,8 @@ func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.In
 	return w
 }
 
-// single returns a node on embedded engines.
-func single(t *testing.T, settings Settings) *world {
+// singleNode returns a node on embedded engines.
+func singleNode(t *testing.T, settings Settings) *world {
 	ahead := new(atomic.Int64)
 	return newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t, byClock(ahead)), redistest.Open(t, "embedded"), ahead, new(sync.Map), settings)
 }
@@ -116,8 +116,8 @@ func byClock(ahead *atomic.Int64) func(*sqldb.Config) {
 	}
 }
 
-// neighbour returns another node on the same engines.
-func (w *world) neighbour() *world {
+// newNode returns another node on the same engines.
+func (w *world) newNode() *world {
 	w.t.Helper()
 	return newWorld(w.t, w.db, w.redis, w.ahead, w.live, w.cfg.Settings)
 }
@@ -129,7 +129,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 			ahead := new(atomic.Int64)
 			w := newWorld(t, e.Open(t, byClock(ahead)), redistest.OpenConfig(t, cfg), ahead, new(sync.Map), settings)
 			test(t, w)
-			w.sound()
+			w.checkInvariants()
 			redistest.KeysDeclared(t, w.redis, Keys, social.Keys, accounts.Keys, events.Keys, cache.Keys)
 		}
 		t.Run(e.Name, func(t *testing.T) {
@@ -150,16 +150,16 @@ func (w *world) must(err error) {
 	}
 }
 
-// fails reports an error that differs from want.
-func (w *world) fails(what string, err, want error) {
+// wantErr reports an error that differs from want.
+func (w *world) wantErr(name string, err, want error) {
 	w.t.Helper()
 	if !errors.Is(err, want) || want == nil && err != nil {
-		w.t.Errorf("%s: got %v, want %v", what, err, want)
+		w.t.Errorf("%s: got %v, want %v", name, err, want)
 	}
 }
 
-// people creates n accounts.
-func (w *world) people(n int) (all []accounts.ID) {
+// newUsers creates n accounts.
+func (w *world) newUsers(n int) (all []accounts.ID) {
 	w.t.Helper()
 	var users []accounts.User
 	for i := range n {
@@ -173,8 +173,8 @@ func (w *world) people(n int) (all []accounts.ID) {
 
 func to[T any](v T) *T { return &v }
 
-// open creates a room with open access that admits guests, and adds members.
-func (w *world) open(owner accounts.ID, members ...accounts.ID) ID {
+// newRoom creates a room with open access that admits guests, and adds members.
+func (w *world) newRoom(owner accounts.ID, members ...accounts.ID) ID {
 	w.t.Helper()
 	r, _, err := w.Create(w.t.Context(), owner, ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true)})
 	w.must(err)
@@ -185,7 +185,7 @@ func (w *world) open(owner accounts.ID, members ...accounts.ID) ID {
 	return r.ID
 }
 
-func (w *world) guest(id ID) ViewerID {
+func (w *world) newGuest(id ID) ViewerID {
 	w.t.Helper()
 	_, m, _, err := w.Visit(w.t.Context(), "here", id, "Visitor", Key{})
 	w.must(err)
@@ -198,10 +198,10 @@ func (w *world) appoint(id ID, owner, user accounts.ID) {
 	w.must(err)
 }
 
-// sound checks the invariants of the package in SQL.
-func (w *world) sound() {
+// checkInvariants checks the invariants of the package in SQL.
+func (w *world) checkInvariants() {
 	w.t.Helper()
-	for what, query := range map[string]string{
+	for name, query := range map[string]string{
 		"rooms without one owner":                    "SELECT COUNT(*) FROM rooms r WHERE r.closed = 0 AND 1 <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id AND m.role = 3)",
 		"rooms that count others than their members": "SELECT COUNT(*) FROM rooms r WHERE r.members <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id)",
 		"people in rooms from which they are banned": "SELECT COUNT(*) FROM room_members m JOIN room_bans b ON b.room_id = m.room_id AND b.user_id = m.user_id",
@@ -212,7 +212,7 @@ func (w *world) sound() {
 		var n int
 		w.must(w.db.QueryRowContext(w.t.Context(), query).Scan(&n))
 		if n != 0 {
-			w.t.Errorf("%d %s, want none", n, what)
+			w.t.Errorf("%d %s, want none", n, name)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 			return err
 		}
 	}
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		try   try
 		other Role
 		want  [5]error
@@ -281,7 +281,7 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 			return w.Buffering(ctx, me, id, true)
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
 		"say": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
-			_, err := w.Say(ctx, me, id, ids.New[Line](), "Hi")
+			_, err := w.SendLine(ctx, me, id, ids.New[Line](), "Hi")
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
 		"read the chat": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
@@ -289,7 +289,7 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
 		"shoot": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
-			_, err := w.Shoot(ctx, me, id, Comment{Text: "Wow"})
+			_, err := w.SendDanmaku(ctx, me, id, Comment{Text: "Wow"})
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
 		"read danmaku": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
@@ -360,28 +360,28 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 		"leave":    {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Leave(ctx, me, id) }, Ordinary, [5]error{ErrRoom, ok, ok, ok, ErrOwner}},
 		"close it": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Close(ctx, me, id) }, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
-				w := single(t, Settings{})
-				who := w.people(5)
+				w := singleNode(t, Settings{})
+				users := w.newUsers(5)
 				for role, want := range c.want {
-					id := w.open(who[0], who[1], who[2], who[3])
-					w.appoint(id, who[0], who[2])
-					other := ViewerID(who[3])
+					id := w.newRoom(users[0], users[1], users[2], users[3])
+					w.appoint(id, users[0], users[2])
+					other := ViewerID(users[3])
 					switch c.other {
 					case Admin:
-						w.appoint(id, who[0], who[3])
+						w.appoint(id, users[0], users[3])
 					case Guest:
-						other = w.guest(id)
+						other = w.newGuest(id)
 					}
-					me := []ViewerID{ViewerID(who[4]), w.guest(id), ViewerID(who[1]), ViewerID(who[2]), ViewerID(who[0])}[role]
+					me := []ViewerID{ViewerID(users[4]), w.newGuest(id), ViewerID(users[1]), ViewerID(users[2]), ViewerID(users[0])}[role]
 					before := w.dump()
-					w.fails(fmt.Sprint("role ", role-1), c.try(t.Context(), w, id, me, other), want)
+					w.wantErr(fmt.Sprint("role ", role-1), c.try(t.Context(), w, id, me, other), want)
 					if after := w.dump(); want != nil && before != after {
 						t.Errorf("role %d: what was refused has changed\n%s\nto\n%s", role-1, before, after)
 					}
 				}
-				w.sound()
+				w.checkInvariants()
 			})
 		})
 	}
@@ -389,22 +389,22 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 
 func TestARoomPutsOnWhatItsPlaylistHas(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		owner := w.people(1)[0]
+		owner := w.newUsers(1)[0]
 		me := ViewerID(owner)
-		for what, want := range map[string]error{"its own": nil, "another room's": ErrItem} {
-			id := w.open(owner)
+		for name, want := range map[string]error{"its own": nil, "another room's": ErrItem} {
+			id := w.newRoom(owner)
 			of := id
 			if want != nil {
-				of = w.open(owner)
+				of = w.newRoom(owner)
 			}
 			it, err := w.Add(ctx, me, of, Item{Source: "https://example.org/film.mp4"})
 			w.must(err)
 			state, err := w.Playback(ctx, me, id)
 			w.must(err)
 			_, err = w.Command(ctx, me, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Load, Item: it.ID.String()})
-			w.fails(what, err, want)
+			w.wantErr(name, err, want)
 		}
 	})
 }
@@ -412,12 +412,12 @@ func TestARoomPutsOnWhatItsPlaylistHas(t *testing.T) {
 // A member without the control permission cannot skip an item by reporting its end.
 func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		owner, member := ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(2)
+		owner, member := ViewerID(users[0]), ViewerID(users[1])
 		for _, c := range []struct {
-			what     string
+			name     string
 			duration int64 // ms; 0: unknown
 			after    time.Duration
 			user     ViewerID
@@ -428,7 +428,7 @@ func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 			{"a member, where it is not known when", 0, 98 * time.Second, member, false},
 			{"the owner, at once", 100_000, 0, owner, true},
 		} {
-			id := w.open(who[0], who[1])
+			id := w.newRoom(users[0], users[1])
 			var items [2]Item
 			for i := range items {
 				var err error
@@ -443,7 +443,7 @@ func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 			now, err := w.Ended(ctx, c.user, id, state.Generation, state.Version)
 			w.must(err)
 			if follows := now.Item == items[1].ID.String(); follows != c.follows {
-				t.Errorf("%s: the next one follows: %t", c.what, follows)
+				t.Errorf("%s: the next one follows: %t", c.name, follows)
 			}
 		}
 	})
@@ -452,13 +452,13 @@ func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 // The room's settings grant each permission of members separately.
 func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		id, me := w.open(who[0], who[1]), ViewerID(who[1])
+		users := w.newUsers(2)
+		id, me := w.newRoom(users[0], users[1]), ViewerID(users[1])
 		for of, try := range map[Permission]func() error{
-			Chat:     func() error { _, err := w.Say(ctx, me, id, ids.New[Line](), "Hi"); return err },
-			Shoot:    func() error { _, err := w.Shoot(ctx, me, id, Comment{Text: "Wow"}); return err },
+			Chat:     func() error { _, err := w.SendLine(ctx, me, id, ids.New[Line](), "Hi"); return err },
+			Danmaku:  func() error { _, err := w.SendDanmaku(ctx, me, id, Comment{Text: "Wow"}); return err },
 			Playlist: func() error { _, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"}); return err },
 			Invite:   func() error { _, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, 1); return err },
 			Control: func() error {
@@ -470,9 +470,9 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 			},
 		} {
 			for may, want := range map[Permission]error{of: nil, everything &^ (Moderate | Configure | of): ErrMay} {
-				_, _, err := w.Change(ctx, ViewerID(who[0]), id, Update{MemberMay: to(may)})
+				_, _, err := w.Change(ctx, ViewerID(users[0]), id, Update{MemberMay: to(may)})
 				w.must(err)
-				w.fails(fmt.Sprint(of.names(), " where members have ", may.names()), try(), want)
+				w.wantErr(fmt.Sprint(of.names(), " where members have ", may.names()), try(), want)
 			}
 		}
 	})
@@ -482,44 +482,44 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 // them as well.
 func TestNobodyGivesAllWhatTheyHaveNot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		id, owner, me := w.open(who[0], who[1]), ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(2)
+		id, owner, me := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
 		_, _, err := w.SetMember(ctx, owner, id, me, MemberUpdate{May: to(Chat | Control | Configure)})
 		w.must(err)
-		for what, c := range map[string]struct {
+		for name, c := range map[string]struct {
 			u    Update
 			want error
 		}{
 			"what they have":              {Update{MemberMay: to(forMembers | Control)}, nil},
 			"what they have not":          {Update{MemberMay: to(forMembers | Moderate)}, ErrMay},
 			"less":                        {Update{MemberMay: to(Chat)}, nil},
-			"what all have, to be kept":   {Update{GuestMay: to(Chat | Shoot)}, nil},
+			"what all have, to be kept":   {Update{GuestMay: to(Chat | Danmaku)}, nil},
 			"guests what they have":       {Update{GuestMay: to(Chat)}, nil},
-			"guests what they have not":   {Update{GuestMay: to(Shoot)}, ErrMay},
+			"guests what they have not":   {Update{GuestMay: to(Danmaku)}, ErrMay},
 			"the name, and nothing to do": {Update{Name: to("Sailing")}, nil},
 		} {
 			_, _, err := w.Change(ctx, owner, id, Update{MemberMay: to(forMembers), GuestMay: to(forGuests)})
 			w.must(err)
-			if what == "guests what they have not" {
+			if name == "guests what they have not" {
 				_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Chat)})
 				w.must(err)
 			}
 			_, _, err = w.Change(ctx, me, id, c.u)
-			w.fails(what, err, c.want)
-			w.fails(what+": clear danmaku then", w.ClearDanmaku(ctx, me, id), ErrMay)
+			w.wantErr(name, err, c.want)
+			w.wantErr(name+": clear danmaku then", w.ClearDanmaku(ctx, me, id), ErrMay)
 		}
 	})
 }
 
 func TestWhoIsAnAdminNoMoreMayWhatIsSaidAtOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(2)
-		id := w.open(who[0], who[1])
-		w.appoint(id, who[0], who[1])
-		r, m, err := w.SetMember(t.Context(), ViewerID(who[0]), id, ViewerID(who[1]), MemberUpdate{Role: to(Ordinary), May: to(Chat | Control)})
+		w := singleNode(t, Settings{})
+		users := w.newUsers(2)
+		id := w.newRoom(users[0], users[1])
+		w.appoint(id, users[0], users[1])
+		r, m, err := w.SetMember(t.Context(), ViewerID(users[0]), id, ViewerID(users[1]), MemberUpdate{Role: to(Ordinary), May: to(Chat | Control)})
 		w.must(err)
 		if got := m.may(r); m.Role != Ordinary || got != Chat|Control {
 			t.Errorf("the member is %v and may %q", m.Role, got.names())
@@ -544,38 +544,38 @@ func (w *world) dump() string {
 func TestWaysIntoARoom(t *testing.T) {
 	eachEngine(t, Settings{Members: 4}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.people(7)
-		r, _, err := w.Create(ctx, who[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("swordfish")})
+		users := w.newUsers(7)
+		r, _, err := w.Create(ctx, users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("swordfish")})
 		w.must(err)
-		id, owner := r.ID, ViewerID(who[0])
+		id, owner := r.ID, ViewerID(users[0])
 		join := func(user accounts.ID, key Key) error {
 			_, _, err := w.Join(ctx, user, id, key)
 			return err
 		}
-		w.fails("without the password", join(who[1], Key{}), ErrPassword)
-		w.fails("with another one", join(who[1], Key{Password: "Swordfish"}), ErrPassword)
-		w.fails("with the password", join(who[1], Key{Password: "swordfish"}), nil)
-		w.fails("again", join(who[1], Key{}), nil)
+		w.wantErr("without the password", join(users[1], Key{}), ErrPassword)
+		w.wantErr("with another one", join(users[1], Key{Password: "Swordfish"}), ErrPassword)
+		w.wantErr("with the password", join(users[1], Key{Password: "swordfish"}), nil)
+		w.wantErr("again", join(users[1], Key{}), nil)
 		w.ahead.Add(int64(time.Second)) // so that later members have a later time
 		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Password: "swordfish"})
-		w.fails("a guest where none is welcome", err, ErrGuests)
+		w.wantErr("a guest where none is welcome", err, ErrGuests)
 
-		link, err := w.NewLink(ctx, ViewerID(who[1]), id, ids.New[Link](), time.Hour, 1)
+		link, err := w.NewLink(ctx, ViewerID(users[1]), id, ids.New[Link](), time.Hour, 1)
 		w.must(err)
-		elsewhere := w.open(who[0])
-		_, _, err = w.Join(ctx, who[2], elsewhere, Key{Link: &link.ID})
-		w.fails("by a link of another room", err, ErrLink)
-		w.fails("by a link", join(who[2], Key{Link: &link.ID}), nil)
-		w.fails("by a link that is used up", join(who[3], Key{Link: &link.ID}), ErrLink)
+		elsewhere := w.newRoom(users[0])
+		_, _, err = w.Join(ctx, users[2], elsewhere, Key{Link: &link.ID})
+		w.wantErr("by a link of another room", err, ErrLink)
+		w.wantErr("by a link", join(users[2], Key{Link: &link.ID}), nil)
+		w.wantErr("by a link that is used up", join(users[3], Key{Link: &link.ID}), ErrLink)
 		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.must(w.Ban(ctx, owner, id, ViewerID(who[2])))
-		w.fails("banned, by a link", join(who[2], Key{Link: &link.ID}), ErrBanned)
-		w.fails("ban oneself", w.Ban(ctx, owner, id, owner), ErrSelf)
+		w.must(w.Ban(ctx, owner, id, ViewerID(users[2])))
+		w.wantErr("banned, by a link", join(users[2], Key{Link: &link.ID}), ErrBanned)
+		w.wantErr("ban oneself", w.Ban(ctx, owner, id, owner), ErrSelf)
 		_, _, err = w.Change(ctx, owner, id, Update{Access: to(Invited), Guests: to(true)})
 		w.must(err)
-		w.fails("of whom nobody knows", join(who[3], Key{Password: "swordfish"}), ErrRoom)
-		if _, _, err := w.Room(ctx, ViewerID(who[3]), id); !errors.Is(err, ErrRoom) {
+		w.wantErr("of whom nobody knows", join(users[3], Key{Password: "swordfish"}), ErrRoom)
+		if _, _, err := w.Room(ctx, ViewerID(users[3]), id); !errors.Is(err, ErrRoom) {
 			t.Errorf("a stranger sees a room for the invited: %v", err)
 		}
 		_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
@@ -583,13 +583,13 @@ func TestWaysIntoARoom(t *testing.T) {
 		if v, err := w.Verify(ctx, token); err != nil || v.User != guest.User || v.Room != id {
 			t.Errorf("a guest's token is of %+v, %v", v, err)
 		}
-		for what, bad := range map[string]string{"of another secret": token[:len(token)-1] + string(token[len(token)-1]^1), "of a user": GuestPrefix + id.String() + who[1].String() + token[len(token)-secretLen:], "cut": token[:40], "none": ""} {
+		for name, bad := range map[string]string{"of another secret": token[:len(token)-1] + string(token[len(token)-1]^1), "of a user": GuestPrefix + id.String() + users[1].String() + token[len(token)-secretLen:], "cut": token[:40], "none": ""} {
 			if _, err := w.Verify(ctx, bad); !errors.Is(err, accounts.ErrToken) {
-				t.Errorf("a token %s: %v", what, err)
+				t.Errorf("a token %s: %v", name, err)
 			}
 		}
-		w.fails("a fourth one", join(who[3], Key{Link: &link.ID}), nil)
-		w.fails("one too many", join(who[4], Key{Link: &link.ID}), ErrFull)
+		w.wantErr("a fourth one", join(users[3], Key{Link: &link.ID}), nil)
+		w.wantErr("one too many", join(users[4], Key{Link: &link.ID}), ErrFull)
 		w.ahead.Add(int64(13 * time.Hour))
 		if _, err := w.Verify(ctx, token); !errors.Is(err, accounts.ErrToken) {
 			t.Errorf("a guest whose time is over: %v", err)
@@ -597,9 +597,9 @@ func TestWaysIntoARoom(t *testing.T) {
 		w.must(w.tidy(ctx))
 		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.fails("where a guest has left", join(who[4], Key{Link: &link.ID}), nil)
-		w.must(w.Erase(ctx, who[0]))
-		if _, m, err := w.inside(ctx, id, ViewerID(who[1])); err != nil || m.Role != Owner {
+		w.wantErr("where a guest has left", join(users[4], Key{Link: &link.ID}), nil)
+		w.must(w.Erase(ctx, users[0]))
+		if _, m, err := w.roomAndMember(ctx, id, ViewerID(users[1])); err != nil || m.Role != Owner {
 			t.Errorf("after the owner comes %+v, %v", m, err)
 		}
 		if _, err := w.room(ctx, elsewhere); !errors.Is(err, ErrRoom) {
@@ -609,31 +609,31 @@ func TestWaysIntoARoom(t *testing.T) {
 }
 
 func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
-	eachEngine(t, Settings{KeepLines: 10, KeepShots: 5}, func(t *testing.T, w *world) {
+	eachEngine(t, Settings{KeepLines: 10, KeepDanmaku: 5}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.people(3)
-		id := w.open(who[0], who[1], who[2])
-		owner, ann, bob := ViewerID(who[0]), ViewerID(who[1]), ViewerID(who[2])
+		users := w.newUsers(3)
+		id := w.newRoom(users[0], users[1], users[2])
+		owner, ann, bob := ViewerID(users[0]), ViewerID(users[1]), ViewerID(users[2])
 		_, _, err := w.Change(ctx, owner, id, Update{Words: to([]string{"Spoiler", "ß", "葛城"})})
 		w.must(err)
-		_, err = w.Say(ctx, ann, id, ids.New[Line](), "a SPOILER!")
-		w.fails("a muted word", err, ErrWord)
-		_, err = w.Shoot(ctx, ann, id, Comment{Text: "groSS"})
-		w.fails("a muted word of another case", err, ErrWord)
-		_, err = w.Say(ctx, ann, id, ids.New[Line](), "葛\U000e0100城")
-		w.fails("a muted word in another shape", err, ErrWord)
-		_, err = w.Say(ctx, owner, id, ids.New[Line](), "no spoilers, please")
-		w.fails("of who may moderate", err, nil)
+		_, err = w.SendLine(ctx, ann, id, ids.New[Line](), "a SPOILER!")
+		w.wantErr("a muted word", err, ErrWord)
+		_, err = w.SendDanmaku(ctx, ann, id, Comment{Text: "groSS"})
+		w.wantErr("a muted word of another case", err, ErrWord)
+		_, err = w.SendLine(ctx, ann, id, ids.New[Line](), "葛\U000e0100城")
+		w.wantErr("a muted word in another shape", err, ErrWord)
+		_, err = w.SendLine(ctx, owner, id, ids.New[Line](), "no spoilers, please")
+		w.wantErr("of who may moderate", err, nil)
 		_, _, err = w.SetMember(ctx, owner, id, ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 		w.must(err)
-		_, err = w.Say(ctx, ann, id, ids.New[Line](), "Hi")
-		w.fails("muted", err, ErrMuted)
+		_, err = w.SendLine(ctx, ann, id, ids.New[Line](), "Hi")
+		w.wantErr("muted", err, ErrMuted)
 		w.ahead.Add(int64(2 * time.Hour))
 		var all sync.WaitGroup
 		for i := range 30 {
 			all.Go(func() {
-				_, err := w.Say(ctx, ann, id, ids.New[Line](), fmt.Sprint("line ", i))
-				_, shotErr := w.Shoot(ctx, bob, id, Comment{Text: "Wow", Position: int64(i * 100)})
+				_, err := w.SendLine(ctx, ann, id, ids.New[Line](), fmt.Sprint("line ", i))
+				_, shotErr := w.SendDanmaku(ctx, bob, id, Comment{Text: "Wow", Position: int64(i * 100)})
 				if err := errors.Join(err, shotErr); err != nil {
 					t.Error(err)
 				}
@@ -648,14 +648,14 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 		if lines, more, err = w.Lines(ctx, bob, id, 0, 100); err != nil || more || len(lines) != 10 || lines[0].Name == "" {
 			t.Errorf("kept %d lines, %v, %v", len(lines), more, err)
 		}
-		w.must(w.social.Block(ctx, who[2], who[1]))
+		w.must(w.social.Block(ctx, users[2], users[1]))
 		if lines, _, err = w.Lines(ctx, bob, id, 0, 100); err != nil || len(lines) != 0 {
 			t.Errorf("of whom bob blocks he reads %+v, %v", lines, err)
 		}
-		_, err = w.Say(ctx, owner, id, ids.New[Line](), "Quiet, please")
+		_, err = w.SendLine(ctx, owner, id, ids.New[Line](), "Quiet, please")
 		w.must(err)
 		for range 5 {
-			_, err = w.Say(ctx, ann, id, ids.New[Line](), "never")
+			_, err = w.SendLine(ctx, ann, id, ids.New[Line](), "never")
 			w.must(err)
 		}
 		if lines, more, err = w.Lines(ctx, bob, id, 0, 5); err != nil || more || len(lines) != 1 || lines[0].Text != "Quiet, please" {
@@ -692,57 +692,57 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		who := w.people(4)
-		id := w.open(who[0], who[1], who[2], who[3])
-		owner, ann, bob, eve := ViewerID(who[0]), ViewerID(who[1]), ViewerID(who[2]), ViewerID(who[3])
-		say := func(user ViewerID) error { _, err := w.Say(ctx, user, id, ids.New[Line](), "Hi"); return err }
+		users := w.newUsers(4)
+		id := w.newRoom(users[0], users[1], users[2], users[3])
+		owner, ann, bob, eve := ViewerID(users[0]), ViewerID(users[1]), ViewerID(users[2]), ViewerID(users[3])
+		send := func(user ViewerID) error { _, err := w.SendLine(ctx, user, id, ids.New[Line](), "Hi"); return err }
 		set := func(user ViewerID, u MemberUpdate) {
 			t.Helper()
 			_, _, err := w.SetMember(ctx, owner, id, user, u)
 			w.must(err)
 		}
-		again := func(user ViewerID) {
+		rejoin := func(user ViewerID) {
 			t.Helper()
 			w.must(w.Leave(ctx, user, id))
 			_, _, err := w.Join(ctx, accounts.ID(user), id, Key{})
 			w.must(err)
 		}
 		set(ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
-		again(ann)
-		w.fails("muted, and here again", say(ann), ErrMuted)
-		again(ann)
-		w.fails("muted, and here once more", say(ann), ErrMuted)
+		rejoin(ann)
+		w.wantErr("muted, and here again", send(ann), ErrMuted)
+		rejoin(ann)
+		w.wantErr("muted, and here once more", send(ann), ErrMuted)
 		w.must(w.Kick(ctx, owner, id, ann))
-		_, _, err := w.Join(ctx, who[1], id, Key{})
+		_, _, err := w.Join(ctx, users[1], id, Key{})
 		w.must(err)
-		w.fails("muted and kicked", say(ann), ErrMuted)
+		w.wantErr("muted and kicked", send(ann), ErrMuted)
 		set(ann, MemberUpdate{MutedUntil: to(w.db.Now())})
-		again(ann)
-		w.fails("unmuted, and here again", say(ann), nil)
+		rejoin(ann)
+		w.wantErr("unmuted, and here again", send(ann), nil)
 
-		set(bob, MemberUpdate{May: to(Shoot | Control)})
-		again(bob)
-		if r, m, err := w.inside(ctx, id, bob); err != nil || m.may(r) != Shoot {
+		set(bob, MemberUpdate{May: to(Danmaku | Control)})
+		rejoin(bob)
+		if r, m, err := w.roomAndMember(ctx, id, bob); err != nil || m.may(r) != Danmaku {
 			t.Errorf("who may shoot and control may %q when they come again, %v", m.may(r).names(), err)
 		}
-		w.fails("who may not chat", say(bob), ErrMay)
+		w.wantErr("who may not chat", send(bob), ErrMay)
 
 		set(eve, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 		w.must(w.Leave(ctx, eve, id))
 		w.ahead.Add(int64(2 * time.Hour))
 		w.must(w.tidy(ctx))
-		again(ann)
-		kept := func() []string {
+		rejoin(ann)
+		restrictions := func() []string {
 			t.Helper()
 			list, err := sqldb.Column[string](w.db.QueryContext(ctx, "SELECT user_id FROM room_restrictions"))
 			w.must(err)
 			return list
 		}
-		if got := kept(); !slices.Equal(got, []string{bob.String()}) {
+		if got := restrictions(); !slices.Equal(got, []string{bob.String()}) {
 			t.Errorf("restrictions of %v are kept, want bob's, %s", got, bob)
 		}
-		w.must(w.Erase(ctx, who[2]))
-		if got := kept(); len(got) != 0 {
+		w.must(w.Erase(ctx, users[2]))
+		if got := restrictions(); len(got) != 0 {
 			t.Errorf("restrictions of %v are kept of who is erased", got)
 		}
 	})
@@ -751,7 +751,7 @@ func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		name := strings.Repeat("\u0390", 60)
-		r, _, err := w.Create(t.Context(), w.people(1)[0], ids.New[Room](), Update{Name: &name, Access: to(Open), Listed: to(true)})
+		r, _, err := w.Create(t.Context(), w.newUsers(1)[0], ids.New[Room](), Update{Name: &name, Access: to(Open), Listed: to(true)})
 		w.must(err)
 		if found, err := searchRooms(t.Context(), w.db, "\u0390", 10); err != nil || len(found) != 1 || found[0].room.ID != r.ID || found[0].room.Name != name {
 			t.Errorf("found %+v, %v", found, err)
@@ -762,8 +762,8 @@ func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
 func TestAPlaylistKeepsItsOrder(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
 		var list []ItemID
 		for i := range 4 {
 			it, err := w.Add(ctx, me, id, Item{Source: fmt.Sprintf("https://example.org/%d.mp4", i), Title: fmt.Sprint(i), Duration: 60_000})
@@ -773,7 +773,7 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Source: "/v1/me"}, {Kind: HLS, Source: api.RoomSample}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"},
 			{Source: "https://example.org/" + strings.Repeat("字", 300)}} { // each needs nine characters in a URL
 			_, err := w.Add(ctx, me, id, bad)
-			w.fails(bad.Source, err, ErrSource)
+			w.wantErr(bad.Source, err, ErrSource)
 		}
 		if sample, err := w.Add(ctx, me, id, Item{Source: api.RoomSample, Title: "sample"}); err != nil || sample.Source != api.RoomSample {
 			t.Errorf("the sample is fetched from %q, %v", sample.Source, err)
@@ -803,11 +803,11 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 			t.Errorf("a source %+v, %v", src, err)
 		}
 		_, err := w.Source(ctx, me, accounts.DeviceID{}, id, list[1])
-		w.fails("a source that was removed", err, ErrItem)
+		w.wantErr("a source that was removed", err, ErrItem)
 		s, err := w.Playback(ctx, me, id)
 		w.must(err)
 		_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[1].String()})
-		w.fails("what was removed is put on", err, ErrItem)
+		w.wantErr("what was removed is put on", err, ErrItem)
 		s, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[0].String()})
 		w.must(err)
 		next, err := w.Ended(ctx, me, id, s.Generation, s.Version)
@@ -828,10 +828,10 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 // A changed password excludes users with the old one, even if their join is in progress. Members remain.
 func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(4)
-		r, _, err := w.Create(ctx, who[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true), Password: to("swordfish")})
+		users := w.newUsers(4)
+		r, _, err := w.Create(ctx, users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true), Password: to("swordfish")})
 		w.must(err)
 		join := func(user accounts.ID, text string) error {
 			_, _, err := w.Join(ctx, user, r.ID, Key{Password: text})
@@ -841,62 +841,62 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 			_, _, _, err := w.Visit(ctx, "here", r.ID, "Visitor", Key{Password: text})
 			return err
 		}
-		w.must(join(who[1], "swordfish"))
+		w.must(join(users[1], "swordfish"))
 
 		// Both joins have compared their password when the owner's change commits.
-		doors := map[string]func() error{"a user": func() error { return join(who[2], "swordfish") }, "a guest": func() error { return visit("swordfish") }}
-		answers := make(chan error, len(doors))
-		hash, err := w.cfg.Passwords.Hash(ctx, who[0].String(), "herring")
+		tries := map[string]func() error{"a user": func() error { return join(users[2], "swordfish") }, "a guest": func() error { return visit("swordfish") }}
+		results := make(chan error, len(tries))
+		hash, err := w.cfg.Passwords.Hash(ctx, users[0].String(), "herring")
 		w.must(err)
 		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			there, err := selectRoom(ctx, tx, r.ID, tx.Dialect().ForUpdate())
+			room, err := selectRoom(ctx, tx, r.ID, tx.Dialect().ForUpdate())
 			if err != nil {
 				return err
 			}
-			there.hash = hash
-			if err := updateRoom(ctx, tx, there); err != nil {
+			room.hash = hash
+			if err := updateRoom(ctx, tx, room); err != nil {
 				return err
 			}
-			for _, door := range doors {
-				go func() { answers <- door() }()
+			for _, try := range tries {
+				go func() { results <- try() }()
 			}
 			bubble.Sleep(100 * time.Millisecond)
-			if n := len(answers); n > 0 {
+			if n := len(results); n > 0 {
 				t.Errorf("%d did not wait for the transaction", n)
 			}
 			return nil
 		}))
-		for range doors {
-			w.fails("at the door with the old password", <-answers, ErrPassword)
+		for range tries {
+			w.wantErr("at the door with the old password", <-results, ErrPassword)
 		}
 
-		_, _, err = w.Change(ctx, ViewerID(who[0]), r.ID, Update{Password: to("trout")})
+		_, _, err = w.Change(ctx, ViewerID(users[0]), r.ID, Update{Password: to("trout")})
 		w.must(err)
 		for _, old := range []string{"", "swordfish", "herring"} {
-			w.fails("a user with "+old, join(who[2], old), ErrPassword)
-			w.fails("a guest with "+old, visit(old), ErrPassword)
+			w.wantErr("a user with "+old, join(users[2], old), ErrPassword)
+			w.wantErr("a guest with "+old, visit(old), ErrPassword)
 		}
-		if _, _, err := w.Room(ctx, ViewerID(who[1]), r.ID); err != nil {
+		if _, _, err := w.Room(ctx, ViewerID(users[1]), r.ID); err != nil {
 			t.Errorf("who is in: %v", err)
 		}
-		w.fails("who is in comes again", join(who[1], ""), nil)
-		w.fails("who is in comes again with the old password", join(who[1], "swordfish"), nil)
-		w.fails("a user with the new one", join(who[2], "trout"), nil)
-		w.fails("a guest with the new one", visit("trout"), nil)
-		_, _, err = w.Change(ctx, ViewerID(who[0]), r.ID, Update{Password: to("")})
+		w.wantErr("who is in comes again", join(users[1], ""), nil)
+		w.wantErr("who is in comes again with the old password", join(users[1], "swordfish"), nil)
+		w.wantErr("a user with the new one", join(users[2], "trout"), nil)
+		w.wantErr("a guest with the new one", visit("trout"), nil)
+		_, _, err = w.Change(ctx, ViewerID(users[0]), r.ID, Update{Password: to("")})
 		w.must(err)
-		w.fails("without one, where there is none any more", join(who[3], ""), nil)
-		w.sound()
+		w.wantErr("without one, where there is none any more", join(users[3], ""), nil)
+		w.checkInvariants()
 	})
 }
 
 // A try whose response was lost is followed by another one, perhaps while it still runs.
 func TestEachOfAUsersRoomsIsReachedByCursors(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		ann := w.people(1)[0]
+		ann := w.newUsers(1)[0]
 		want := map[ID]bool{}
 		for range 5 {
-			want[w.open(ann)] = true
+			want[w.newRoom(ann)] = true
 		}
 		for cursor, pages := "", 1; ; pages++ {
 			list, mine, next, err := w.Rooms(t.Context(), ViewerID(ann), cursor, 2)
@@ -915,45 +915,45 @@ func TestEachOfAUsersRoomsIsReachedByCursors(t *testing.T) {
 			}
 		}
 		_, _, _, err := w.Rooms(t.Context(), ViewerID(ann), "x", 2)
-		w.fails("another list's cursor", err, ErrCursor)
+		w.wantErr("another list's cursor", err, ErrCursor)
 	})
 }
 
 func TestANodeThatStartsReadsTheRoomsThatAreActive(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{Warm: 10})
-		ann := w.people(1)[0]
-		list := []ID{w.open(ann), w.open(ann)}
-		next := w.neighbour()
+		w := singleNode(t, Settings{Warm: 10})
+		ann := w.newUsers(1)[0]
+		list := []ID{w.newRoom(ann), w.newRoom(ann)}
+		next := w.newNode()
 		for _, id := range list {
 			eventually.True(t, "a room to be there", func() bool { _, ok := next.copies.rooms.Peek(id); return ok })
 			eventually.True(t, "a playlist to be there", func() bool { _, ok := next.copies.playlists.Peek(id); return ok })
 		}
-		var told [][2]int
-		n, err := w.Warm(t.Context(), 10, func(done, total int) { told = append(told, [2]int{done, total}) })
-		if err != nil || n != 2 || len(told) == 0 || told[len(told)-1] != [2]int{4, 4} {
-			t.Errorf("%d rooms, told %v, %v", n, told, err)
+		var progress [][2]int
+		n, err := w.Warm(t.Context(), 10, func(done, total int) { progress = append(progress, [2]int{done, total}) })
+		if err != nil || n != 2 || len(progress) == 0 || progress[len(progress)-1] != [2]int{4, 4} {
+			t.Errorf("%d rooms, told %v, %v", n, progress, err)
 		}
 	})
 }
 
-// lent is a file whose link is valid for this time.
-type lent time.Duration
+// expiringFile is a file whose link is valid for this time.
+type expiringFile time.Duration
 
-func (lent) ForViewer(url, _, _ string) (string, error) { return url, nil }
+func (expiringFile) ForViewer(url, _, _ string) (string, error) { return url, nil }
 
-func (l lent) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
+func (l expiringFile) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
 	return "https://files.example.org/film.mp4", time.Now().Add(time.Duration(l)), nil
 }
 
 // Viewers who join later get the same link and need time to play with it.
 func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		ann := w.people(1)[0]
-		id := w.open(ann)
+		w := singleNode(t, Settings{})
+		ann := w.newUsers(1)[0]
+		id := w.newRoom(ann)
 		for good, want := range map[time.Duration]time.Duration{5 * time.Minute: 150 * time.Second, 10 * time.Hour: time.Hour, time.Second: time.Second} {
-			w.cfg.Files = lent(good)
+			w.cfg.Files = expiringFile(good)
 			it, err := w.Add(t.Context(), ViewerID(ann), id, Item{Kind: File, Source: ids.New[Item]().String()})
 			w.must(err)
 			_, err = w.copies.sources.Get(t.Context(), it.ID)
@@ -969,10 +969,10 @@ func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
 func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 	eachEngine(t, Settings{Owned: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		nodes := []*world{w, w.neighbour()}
-		who, id, link, item, comment := w.people(2), ids.New[Room](), ids.New[Link](), ids.New[Item](), ids.New[Comment]()
-		ann, bob := ViewerID(who[0]), ViewerID(who[1])
-		often := func(try func(n *world) error) {
+		nodes := []*world{w, w.newNode()}
+		users, id, link, item, comment := w.newUsers(2), ids.New[Room](), ids.New[Link](), ids.New[Item](), ids.New[Comment]()
+		ann, bob := ViewerID(users[0]), ViewerID(users[1])
+		repeat := func(try func(n *world) error) {
 			t.Helper()
 			var tries sync.WaitGroup
 			for i := range 4 {
@@ -984,8 +984,8 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 			}
 			tries.Wait()
 		}
-		often(func(n *world) error {
-			r, me, err := n.Create(ctx, who[0], id, Update{Name: to("Film night"), Access: to(Open)})
+		repeat(func(n *world) error {
+			r, me, err := n.Create(ctx, users[0], id, Update{Name: to("Film night"), Access: to(Open)})
 			if err == nil && (r.ID != id || r.Name != "Film night" || me.User != ann || me.Role != Owner) {
 				t.Errorf("got %+v, %+v", r, me)
 			}
@@ -994,7 +994,7 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 		if list, _, _, err := w.Rooms(ctx, ann, "", 500); err != nil || len(list) != 1 {
 			t.Errorf("rooms %+v, %v", list, err)
 		}
-		often(func(n *world) error {
+		repeat(func(n *world) error {
 			l, err := n.NewLink(ctx, ann, id, link, time.Hour, 2)
 			if err == nil && l.ID != link {
 				t.Errorf("got %+v", l)
@@ -1004,7 +1004,7 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 		if list, err := w.Links(ctx, ann, id); err != nil || len(list) != 1 {
 			t.Errorf("links %+v, %v", list, err)
 		}
-		often(func(n *world) error {
+		repeat(func(n *world) error {
 			it, err := n.Add(ctx, ann, id, Item{ID: item, Source: "https://example.org/film.mp4"})
 			if err == nil && (it.ID != item || it.Added == 0) {
 				t.Errorf("got %+v", it)
@@ -1014,8 +1014,8 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 		if list, err := w.Playlist(ctx, ann, id); err != nil || len(list) != 1 {
 			t.Errorf("playlist %+v, %v", list, err)
 		}
-		often(func(n *world) error {
-			c, err := n.Shoot(ctx, ann, id, Comment{ID: comment, Text: "Wow", Position: 5})
+		repeat(func(n *world) error {
+			c, err := n.SendDanmaku(ctx, ann, id, Comment{ID: comment, Text: "Wow", Position: 5})
 			if err == nil && (c.ID != comment || c.From != ann || c.At == 0 || c.Position != 5) {
 				t.Errorf("got %+v", c)
 			}
@@ -1025,8 +1025,8 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 			t.Errorf("danmaku %+v, %v", list, err)
 		}
 		line := ids.New[Line]()
-		often(func(n *world) error {
-			l, err := n.Say(ctx, ann, id, line, "Popcorn?")
+		repeat(func(n *world) error {
+			l, err := n.SendLine(ctx, ann, id, line, "Popcorn?")
 			if err == nil && (l.ID != line || l.Seq != 1 || l.From != ann || l.Text != "Popcorn?") {
 				t.Errorf("got %+v", l)
 			}
@@ -1035,18 +1035,18 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 		if list, _, err := w.Lines(ctx, ann, id, 0, 10); err != nil || len(list) != 1 {
 			t.Errorf("lines %+v, %v", list, err)
 		}
-		_, _, err := w.Create(ctx, who[1], id, Update{Name: to("Film night")})
-		w.fails("somebody else's room", err, ErrRoom)
-		_, _, err = w.Join(ctx, who[1], id, Key{})
+		_, _, err := w.Create(ctx, users[1], id, Update{Name: to("Film night")})
+		w.wantErr("somebody else's room", err, ErrRoom)
+		_, _, err = w.Join(ctx, users[1], id, Key{})
 		w.must(err)
-		if c, err := w.Shoot(ctx, bob, id, Comment{ID: comment, Text: "Wow"}); err == nil {
+		if c, err := w.SendDanmaku(ctx, bob, id, Comment{ID: comment, Text: "Wow"}); err == nil {
 			t.Errorf("bob got %+v of ann's", c)
 		}
-		_, err = w.Say(ctx, bob, id, line, "Popcorn?")
-		w.fails("somebody else's line", err, ErrRoom)
+		_, err = w.SendLine(ctx, bob, id, line, "Popcorn?")
+		w.wantErr("somebody else's line", err, ErrRoom)
 		w.must(w.Close(ctx, ann, id))
-		_, _, err = w.Create(ctx, who[0], id, Update{Name: to("Film night")})
-		w.fails("a room that was closed meanwhile", err, ErrRoom)
+		_, _, err = w.Create(ctx, users[0], id, Update{Name: to("Film night")})
+		w.wantErr("a room that was closed meanwhile", err, ErrRoom)
 	})
 }
 
@@ -1064,10 +1064,10 @@ func (unreachable) BlockedIDs(context.Context, accounts.ID) ([]accounts.ID, erro
 // The error is the one in the descriptions of this package's operations.
 func TestBlocksThatCannotBeReachedAreARefusalOfRooms(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(1)
-		id, owner := w.open(who[0]), ViewerID(who[0])
-		_, err := w.Say(t.Context(), owner, id, ids.New[Line](), "Hi")
+		w := singleNode(t, Settings{})
+		users := w.newUsers(1)
+		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		_, err := w.SendLine(t.Context(), owner, id, ids.New[Line](), "Hi")
 		w.must(err)
 		w.cfg.Blocks = unreachable{w.cfg.Blocks}
 		_, _, err = w.Lines(t.Context(), owner, id, 0, 10)

@@ -41,7 +41,7 @@ const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.m
 // scanRoom reads roomColumns and the columns selected after them.
 func scanRoom(scan func(...any) error, more ...any) (r Room, err error) {
 	var words string
-	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump, &r.Loop, &words, &r.members, &r.said, &r.Created, &r.Version}, more...)...)
+	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump, &r.Loop, &words, &r.members, &r.lastSeq, &r.Created, &r.Version}, more...)...)
 	r.Password = r.hash != ""
 	if err == nil && words != "" {
 		err = json.Unmarshal([]byte(words), &r.Words)
@@ -83,7 +83,7 @@ func folded(name string) string {
 
 func insertRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO rooms (id, name, folded, password, access, listed, guests, member_may, guest_may, hold, drift, jump, repeats, words, members, said, created, active, closed) VALUES "+sqldb.Tuples(19, 1),
-		r.ID, r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.said, r.Created, r.Created, 0); err != nil {
+		r.ID, r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.lastSeq, r.Created, r.Created, 0); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO room_playback (room_id, given, fence, item, position, at, rate, paused) VALUES "+sqldb.Tuples(8, 1), r.ID, 0, 0, "", 0, r.Created, playback.Normal, true)
@@ -152,12 +152,12 @@ func scanMember(rows *sql.Rows) (m Member, err error) {
 	return m, err
 }
 
-// here excludes guests whose time has expired.
-const here = "(m.expires = 0 OR m.expires > ?)"
+// notExpired excludes guests whose time has expired.
+const notExpired = "(m.expires = 0 OR m.expires > ?)"
 
 // selectMember returns a member of a room, or ErrMember.
 func selectMember(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (m Member, err error) {
-	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id = ? AND "+here, id, user, q.Now().UnixMilli()).Scan(m.fields()...)
+	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id = ? AND "+notExpired, id, user, q.Now().UnixMilli()).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
 }
 
@@ -177,7 +177,7 @@ func standings(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Mem
 	for _, s := range seats {
 		args = append(args, s.room, s.user)
 	}
-	rows, err := q.QueryContext(ctx, "SELECT m.room_id, "+memberColumns+" FROM room_members m WHERE "+here+" AND ("+sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(seats))+")", args...)
+	rows, err := q.QueryContext(ctx, "SELECT m.room_id, "+memberColumns+" FROM room_members m WHERE "+notExpired+" AND ("+sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(seats))+")", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var at seat
 		var m Member
@@ -190,7 +190,7 @@ func standings(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Mem
 
 // pageMembers returns at most n members after a place.
 func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Member, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND "+here+` AND m.role <= ?
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND "+notExpired+` AND m.role <= ?
 		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
 		id, q.Now().UnixMilli(), after.a, after.a, after.b, after.b, after.id, n)
 	return sqldb.Collect(rows, err, scanMember)
@@ -249,8 +249,8 @@ func selectRestrictions(ctx context.Context, q sqldb.Querier, id ID, user Viewer
 	return muted, less, sqldb.Missing(err, nil)
 }
 
-// keepRestrictions stores the restrictions of a user who leaves, and replaces those of an earlier stay.
-func keepRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
+// storeRestrictions stores the restrictions of a user who leaves, and replaces those of an earlier stay.
+func storeRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM room_restrictions WHERE room_id = ? AND user_id = ?", id, m.User); err != nil {
 		return err
 	}
@@ -286,13 +286,13 @@ func countGuests(ctx context.Context, q sqldb.Querier, id ID) (n int, err error)
 	return n, err
 }
 
-// lapsed returns at most n guests whose time has expired, by room.
-func lapsed(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
+// expiredGuests returns at most n guests whose time has expired, by room.
+func expiredGuests(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
 	return guestsWhere(ctx, q, "expires > 0 AND expires <= ? LIMIT ?", q.Now().UnixMilli(), n)
 }
 
-// unseen returns at most n guests whom no node has seen since a time, by room.
-func unseen(ctx context.Context, q sqldb.Querier, since time.Time, n int) (map[ID][]ViewerID, error) {
+// idleGuests returns at most n guests whom no node has seen since a time, by room.
+func idleGuests(ctx context.Context, q sqldb.Querier, since time.Time, n int) (map[ID][]ViewerID, error) {
 	return guestsWhere(ctx, q, "seen > 0 AND seen <= ? LIMIT ?", since.UnixMilli(), n)
 }
 
@@ -308,8 +308,8 @@ func guestsWhere(ctx context.Context, q sqldb.Querier, condition string, args ..
 	})
 }
 
-// stillIn returns those of the given guests who are in a room.
-func stillIn(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) ([]ViewerID, error) {
+// guestsAmong returns those of the given guests who are in a room.
+func guestsAmong(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) ([]ViewerID, error) {
 	return sqldb.Column[ViewerID](tx.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND user_id IN (?)", id, bun.List(users)))
 }
 
@@ -359,7 +359,7 @@ func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) (
 const linkColumns = "id, room_id, by_id, created, expires, uses, most"
 
 func scanLink(rows *sql.Rows) (l Link, err error) {
-	err = rows.Scan(&l.ID, &l.Room, &l.By, &l.Created, &l.Expires, &l.Uses, &l.Most)
+	err = rows.Scan(&l.ID, &l.Room, &l.By, &l.Created, &l.Expires, &l.Uses, &l.MaxUses)
 	return l, err
 }
 
@@ -383,7 +383,7 @@ func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
 }
 
 func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Room, l.By, l.Created, l.Expires, l.Uses, l.Most)
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Room, l.By, l.Created, l.Expires, l.Uses, l.MaxUses)
 	return err
 }
 
@@ -579,8 +579,8 @@ func roomIDsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) ([]ID
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT room_id FROM room_members WHERE user_id = ? LIMIT ?", user, n))
 }
 
-// deleteTraces deletes the remaining rows of a user who is in no room.
-func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+// deleteUserRows deletes the remaining rows of a user who is in no room.
+func deleteUserRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	for _, condition := range []string{"room_bans WHERE user_id = ?", "room_restrictions WHERE user_id = ?", "room_links WHERE by_id = ?", "room_lines WHERE user_id = ?", "room_danmaku WHERE user_id = ?"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {
 			return err

@@ -57,8 +57,8 @@ func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Summary, err error) {
 	return found[0], nil
 }
 
-// AskToClose enqueues the closing of a room. A running server does it at once. It returns ErrRoom.
-func AskToClose(ctx context.Context, db *sqldb.DB, id ID) (err error) {
+// EnqueueClose enqueues the closing of a room. A running server does it at once. It returns ErrRoom.
+func EnqueueClose(ctx context.Context, db *sqldb.DB, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.AskToClose %s", id)
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := selectRoom(ctx, tx, id, ""); err != nil {

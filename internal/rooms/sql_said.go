@@ -14,44 +14,44 @@ import (
 
 // numbering is the state of a room's chat numbers.
 type numbering struct {
-	room   Room
-	said   int64
-	active int64 // Unix ms, exact to a minute
+	room    Room
+	lastSeq int64
+	active  int64 // Unix ms, exact to a minute
 }
 
 // lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
 func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
-	return lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
+	return lockRoomsWith(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
 // lockFreeRooms is lockRooms without the rooms that another transaction has locked. It returns those as well, in the
 // order of the list.
 func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*numbering, locked []ID, err error) {
-	if free, err = lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(free) == len(list) {
+	if free, err = lockRoomsWith(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(free) == len(list) {
 		return free, nil, err
 	}
-	there, err := selectRooms(ctx, tx, list)
+	open, err := selectRooms(ctx, tx, list)
 	for _, id := range list {
-		if _, is := there[id]; is && free[id] == nil {
+		if _, ok := open[id]; ok && free[id] == nil {
 			locked = append(locked, id)
 		}
 	}
 	return free, locked, err
 }
 
-func lockThose(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
+func lockRoomsWith(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
 	all := make(map[ID]*numbering, len(list))
 	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r"+tx.Dialect().ByIndex("PRIMARY")+" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var active int64
 		r, err := scanRoom(rows.Scan, &active)
-		all[r.ID] = &numbering{room: r, said: r.said, active: active}
+		all[r.ID] = &numbering{room: r, lastSeq: r.lastSeq, active: active}
 		return err
 	})
 }
 
 // insertLines stores lines of several rooms, and the last number of each room.
-func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in []spoken) error {
+func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in []roomLine) error {
 	if len(in) == 0 {
 		return nil
 	}
@@ -64,28 +64,28 @@ func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in 
 	}
 	text, args, moved := "UPDATE rooms SET said = CASE id", []any{}, []ID{}
 	for id, n := range rooms {
-		if n.said > n.room.said {
+		if n.lastSeq > n.room.lastSeq {
 			text += " WHEN ? THEN ?"
-			args, moved = append(args, id, n.said), append(moved, id)
+			args, moved = append(args, id, n.lastSeq), append(moved, id)
 		}
 	}
 	_, err := tx.ExecContext(ctx, text+" ELSE said END WHERE id IN (?)", append(args, bun.List(moved))...)
 	return err
 }
 
-// spoken is a line with its room.
-type spoken struct {
+// roomLine is a line with its room.
+type roomLine struct {
 	room ID
 	Line
 }
 
-// shot is a danmaku with its room.
-type shot struct {
+// roomComment is a danmaku with its room.
+type roomComment struct {
 	room ID
 	Comment
 }
 
-func insertComments(ctx context.Context, tx *sqldb.Tx, in []shot) error {
+func insertComments(ctx context.Context, tx *sqldb.Tx, in []roomComment) error {
 	if len(in) == 0 {
 		return nil
 	}
@@ -119,12 +119,12 @@ func scanLine(rows *sql.Rows) (l Line, err error) {
 func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.ID[Line]) (Line, error) {
 	rows, err := db.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), line, id, by)
 	found, err := sqldb.Collect(rows, err, scanLine)
-	return said(found, err)
+	return earlierEntry(found, err)
 }
 
-// said returns the line or danmaku that an earlier try of a request stored. It returns ErrRoom if the id belongs to
+// earlierEntry returns the line or danmaku that an earlier try of a request stored. It returns ErrRoom if the id belongs to
 // another sender or room.
-func said[T any](found []T, err error) (v T, _ error) {
+func earlierEntry[T any](found []T, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
 	}
@@ -153,7 +153,7 @@ func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after 
 func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (Comment, error) {
 	rows, err := db.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), comment, id, by)
 	found, err := sqldb.Collect(rows, err, scanComment)
-	return said(found, err)
+	return earlierEntry(found, err)
 }
 
 // latestComments returns at most n danmaku of a room that were sent after a time, newest first.
@@ -167,9 +167,9 @@ func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// crowded returns at most n rooms that have too many lines and were active after a time. For each it returns the last
+// roomsOverLineLimit returns at most n rooms that have too many lines and were active after a time. For each it returns the last
 // number to delete. It reads only the first line of each room.
-func crowded(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) (map[ID]int64, error) {
+func roomsOverLineLimit(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) (map[ID]int64, error) {
 	all := map[ID]int64{}
 	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0 AND r.active > ?
 		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.room_id, l.seq LIMIT 1) <= r.said - ? LIMIT ?`, keep, after.UnixMilli(), keep, n)
@@ -187,9 +187,9 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 	return err
 }
 
-// overshot returns at most n rooms that have too many danmaku and were active after a time. It counts only rooms whose
+// roomsOverDanmakuLimit returns at most n rooms that have too many danmaku and were active after a time. It counts only rooms whose
 // last danmaku is later than since, by the clock of danmaku.
-func overshot(ctx context.Context, q sqldb.Querier, active time.Time, since int64, keep, n int) ([]ID, error) {
+func roomsOverDanmakuLimit(ctx context.Context, q sqldb.Querier, active time.Time, since int64, keep, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0 AND r.active > ?
 		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.room_id DESC, d.at DESC LIMIT 1) > ?
 			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, active.UnixMilli(), since, keep, n))

@@ -12,39 +12,39 @@ import (
 
 // writeViewers writes to Redis the viewers who came or left, and renews entries that are due. It returns the rooms
 // whose viewers changed.
-func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) {
+func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID) {
 	var marks []mark
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
 		if !r.dirty && (now.Sub(r.renewed) < renewEvery || len(r.viewers) == 0) {
 			continue
 		}
-		m := mark{room: id, here: map[ViewerID]time.Time{}, held: r.held}
-		for _, user := range r.gone {
+		m := mark{room: id, present: map[ViewerID]time.Time{}, held: r.held}
+		for _, user := range r.left {
 			if r.viewers[user] == nil { // otherwise they have returned
-				m.gone = append(m.gone, user)
+				m.left = append(m.left, user)
 			}
 		}
 		for user, v := range r.viewers {
-			m.here[user] = v.active
+			m.present[user] = v.active
 		}
 		if r.dirty {
-			dirty = append(dirty, id)
+			changed = append(changed, id)
 		}
-		marks, r.dirty, r.renewed, r.gone = append(marks, m), false, now, nil
+		marks, r.dirty, r.renewed, r.left = append(marks, m), false, now, nil
 	}
 	s.watched.mu.Unlock()
 	if err := s.redis.writeOnline(ctx, s.cfg.Node, marks); err != nil {
 		s.watched.mu.Lock()
 		for _, m := range marks {
 			if r := s.watched.rooms[m.room]; r != nil {
-				r.dirty, r.gone = true, append(r.gone, m.gone...)
+				r.dirty, r.left = true, append(r.left, m.left...)
 			}
 		}
 		s.watched.mu.Unlock()
 		s.log.Debug("rooms: Redis does not hear who watches", "err", err)
 	}
-	return dirty
+	return changed
 }
 
 // countViewers counts the viewers of rooms that are due, and publishes changed numbers.
@@ -65,7 +65,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	if err != nil {
 		return // the number is unknown
 	}
-	keep, told := map[ID]int{}, map[ID]int{}
+	toStore, toPublish := map[ID]int{}, map[ID]int{}
 	s.watched.mu.Lock()
 	for _, id := range due {
 		users, first := found[id].users, found[id].first
@@ -74,23 +74,23 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 		if r == nil {
 			continue
 		}
-		if r.count != n || now.Sub(r.kept) >= renewEvery {
-			keep[id], r.kept = n, now
+		if r.count != n || now.Sub(r.countStored) >= renewEvery {
+			toStore[id], r.countStored = n, now
 		}
 		// One node publishes: a node that noticed the change itself, or the node with the lowest id.
 		if r.count != n && (slices.Contains(dirty, id) || first == s.cfg.Node) {
-			told[id] = n
+			toPublish[id] = n
 		}
-		r.count, r.latest = n, slices.Clone(users[:min(n, mostOnline)])
+		r.count, r.latest = n, slices.Clone(users[:min(n, maxOnline)])
 	}
 	s.watched.mu.Unlock()
-	if len(keep) > 0 {
-		if err := s.redis.writeCounts(ctx, s.cfg.Node, keep); err != nil {
+	if len(toStore) > 0 {
+		if err := s.redis.writeCounts(ctx, s.cfg.Node, toStore); err != nil {
 			s.log.Debug("rooms: Redis does not take how many watch", "err", err)
 		}
 	}
 	var batch []events.Event
-	for id, n := range told {
+	for id, n := range toPublish {
 		batch = s.appendEvent(batch, id, ViewerID{}, api.EventRoomViewers, s.db.Now(), api.RoomViewers{Room: id.String(), Viewers: n})
 	}
 	s.cfg.Bus.Publish(batch)
@@ -105,8 +105,8 @@ type audience struct {
 // onlineIn returns the viewers of rooms, from at most most entries for each room (0: all), and deletes entries of dead
 // nodes. It also deletes this node's viewers if here returns false for them, because Redis was set back to an earlier
 // state. Only the goroutine that writes this node's viewers to Redis may pass here; other callers pass nil.
-func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(ID, ViewerID) bool) (map[ID]audience, error) {
-	found, err := s.redis.online(ctx, list, most)
+func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent func(ID, ViewerID) bool) (map[ID]audience, error) {
+	found, err := s.redis.online(ctx, list, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(I
 		var dead []Presence
 		for _, p := range list {
 			switch {
-			case !slices.Contains(live, p.node), here != nil && p.node == s.cfg.Node && !here(id, p.User):
+			case !slices.Contains(live, p.node), isPresent != nil && p.node == s.cfg.Node && !isPresent(id, p.User):
 				dead = append(dead, p)
 				continue
 			case a.first == "" || p.node < a.first:
@@ -141,22 +141,22 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(I
 	return all, nil
 }
 
-// Online returns at most mostOnline viewers of a room, the last active first. It sends no command to Redis if this node
+// Online returns at most maxOnline viewers of a room, the last active first. It sends no command to Redis if this node
 // has a viewer of the room, because such a node counts them anyway. It returns ErrRoom.
 func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
 	defer errs.Wrap(&err, "rooms.Online %s", id)
-	if _, _, err := s.inside(ctx, id, user); err != nil {
+	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return nil, err
 	}
 	if known := s.watched.online(id); known != nil {
 		return known, nil
 	}
-	found, err := s.onlineIn(ctx, []ID{id}, 2*mostOnline, nil) // some viewers have several nodes
-	if away(err) {
+	found, err := s.onlineIn(ctx, []ID{id}, 2*maxOnline, nil) // some viewers have several nodes
+	if isUnavailable(err) {
 		return nil, nil // no viewers are known
 	}
 	users := found[id].users
-	return users[:min(len(users), mostOnline)], err
+	return users[:min(len(users), maxOnline)], err
 }
 
 // viewersOf returns the number of viewers of a room. It sends a command to Redis only if this node has no viewer of the
@@ -185,15 +185,15 @@ func (s *Service) viewers(ctx context.Context, list []ID) map[ID]int {
 	if err != nil {
 		return all
 	}
-	var again []ID
+	var recount []ID
 	for id, c := range counts {
 		if all[id] = c.n; c.n > 0 && !slices.Contains(live, c.node) {
-			again = append(again, id)
+			recount = append(recount, id)
 		}
 	}
-	if len(again) > 0 {
-		if found, err := s.onlineIn(ctx, again, 0, nil); err == nil {
-			for _, id := range again {
+	if len(recount) > 0 {
+		if found, err := s.onlineIn(ctx, recount, 0, nil); err == nil {
+			for _, id := range recount {
 				all[id] = len(found[id].users)
 			}
 		}

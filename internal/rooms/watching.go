@@ -25,16 +25,16 @@ const (
 	checkpointEvery = 30 * time.Second
 	// touchEvery is the time between two updates of the last activity of a room with viewers.
 	touchEvery = time.Minute
-	// lingerFor is the time until a node stops following the danmaku of a room without viewers.
-	lingerFor = time.Minute
+	// unusedDelay is the time until a node stops following the danmaku of a room without viewers.
+	unusedDelay = time.Minute
 	// roundTime bounds one beat.
 	roundTime = 5 * time.Second
 	// followTime bounds the part of a beat that loads danmaku from SQL, because writing viewers needs only Redis.
 	followTime = time.Second
 	// countTime bounds the wait of a response for the number of viewers.
 	countTime = 500 * time.Millisecond
-	// mostOnline is the largest number of viewers in a list.
-	mostOnline = 200
+	// maxOnline is the largest number of viewers in a list.
+	maxOnline = 200
 )
 
 // roomOf returns the room of a channel.
@@ -51,51 +51,51 @@ func Owns(channel string) bool { return strings.HasPrefix(channel, api.RoomChann
 func (s *Service) MaySubscribe(ctx context.Context, user, channel string) (err error) {
 	defer errs.Wrap(&err, "rooms.MaySubscribe %s", channel)
 	id, ok := roomOf(channel)
-	who, err := ids.Parse[Viewer](user)
+	viewer, err := ids.Parse[Viewer](user)
 	if !ok || err != nil {
 		return ErrRoom
 	}
-	_, _, err = s.inside(ctx, id, who)
+	_, _, err = s.roomAndMember(ctx, id, viewer)
 	return err
 }
 
 // Subscribed records that a connection of this node has subscribed to a channel. It does no I/O.
 func (s *Service) Subscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
-	who, err := ids.Parse[Viewer](user)
+	viewerID, err := ids.Parse[Viewer](user)
 	if !ok || err != nil {
 		return
 	}
 	now := time.Now()
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
-	r := s.watched.of(id, now)
+	r := s.watched.getOrAdd(id, now)
 	if len(r.viewers) == 0 {
 		r.held, r.latest = true, nil // the node may have missed events until now
 	}
-	if r.viewers[who] == nil {
-		r.viewers[who], r.dirty = &viewer{connections: map[string]struct{}{}, active: s.db.Now()}, true
+	if r.viewers[viewerID] == nil {
+		r.viewers[viewerID], r.dirty = &viewer{connections: map[string]struct{}{}, active: s.db.Now()}, true
 	}
-	r.viewers[who].connections[connection] = struct{}{}
+	r.viewers[viewerID].connections[connection] = struct{}{}
 }
 
 // Unsubscribed records that a connection of this node has left a channel. It does no I/O.
 func (s *Service) Unsubscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
-	who, err := ids.Parse[Viewer](user)
+	viewerID, err := ids.Parse[Viewer](user)
 	if !ok || err != nil {
 		return
 	}
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	r := s.watched.rooms[id]
-	if r == nil || r.viewers[who] == nil {
+	if r == nil || r.viewers[viewerID] == nil {
 		return
 	}
-	delete(r.viewers[who].connections, connection)
-	if len(r.viewers[who].connections) == 0 {
-		delete(r.viewers, who)
-		r.gone, r.dirty, r.used = append(r.gone, who), true, time.Now()
+	delete(r.viewers[viewerID].connections, connection)
+	if len(r.viewers[viewerID].connections) == 0 {
+		delete(r.viewers, viewerID)
+		r.left, r.dirty, r.used = append(r.left, viewerID), true, time.Now()
 	}
 }
 
@@ -107,66 +107,66 @@ func (s *Service) watch(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTime)
+			lastCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTime)
 			defer cancel()
-			s.leaveAll(last)
-			s.keepMoved(last, true)
+			s.deleteViewers(lastCtx)
+			s.checkpointChanged(lastCtx, true)
 			return
 		case <-beat.C:
-			round, cancel := context.WithTimeout(ctx, roundTime)
-			s.beat(round, time.Now())
+			roundCtx, cancel := context.WithTimeout(ctx, roundTime)
+			s.beat(roundCtx, time.Now())
 			cancel()
 		}
 	}
 }
 
 func (s *Service) beat(ctx context.Context, now time.Time) {
-	ask, cancel := context.WithTimeout(ctx, followTime)
-	s.followWatched(ask)
+	loadCtx, cancel := context.WithTimeout(ctx, followTime)
+	s.loadWatched(loadCtx)
 	cancel()
 	dirty := s.writeViewers(ctx, now)
 	s.countViewers(ctx, now, dirty)
-	s.lookAtUnsure(ctx)
+	s.recheckRegisters(ctx)
 	s.releaseHeld(ctx)
-	s.keepMoved(ctx, false)
+	s.checkpointChanged(ctx, false)
 	s.touch(ctx, now)
-	s.letGo(now)
+	s.removeUnused(now)
 }
 
-// lookAtUnsure publishes registers whose command got no reply. It rebuilds a register if Redis has an older one than
+// recheckRegisters publishes registers whose command got no reply. It rebuilds a register if Redis has an older one than
 // this node published or SQL stores.
-func (s *Service) lookAtUnsure(ctx context.Context) {
-	told, asked := map[ID]int64{}, map[ID]int64{}
+func (s *Service) recheckRegisters(ctx context.Context) {
+	published, seen := map[ID]int64{}, map[ID]int64{}
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
-		if r.unsure {
-			told[id], asked[id] = r.register.Stamp(), r.asked
-			r.unsure, r.asked = false, 0
+		if r.needsRecheck {
+			published[id], seen[id] = r.register.Stamp(), r.senderStamp
+			r.needsRecheck, r.senderStamp = false, 0
 		}
 	}
 	s.watched.mu.Unlock()
-	for some := range slices.Chunk(slices.Collect(maps.Keys(told)), sweepBatch) {
-		kept, err := selectStamps(ctx, s.db, some) // read before Redis, which is never behind SQL
-		states, stateErr := s.redis.states(ctx, some)
+	for chunk := range slices.Chunk(slices.Collect(maps.Keys(published)), sweepBatch) {
+		stored, err := selectStamps(ctx, s.db, chunk) // read before Redis, which is never behind SQL
+		states, stateErr := s.redis.states(ctx, chunk)
 		err = errors.Join(err, stateErr)
 		for id, state := range states {
 			switch stamp := state.Stamp(); {
-			case stamp < max(told[id], kept[id]):
-				if _, outErr := s.outdo(ctx, id, state); !errors.Is(outErr, ErrRoom) { // otherwise the room was closed
-					err = errors.Join(err, outErr)
+			case stamp < max(published[id], stored[id]):
+				if _, reissueErr := s.reissue(ctx, id, state); !errors.Is(reissueErr, ErrRoom) { // otherwise the room was closed
+					err = errors.Join(err, reissueErr)
 				}
 				delete(states, id)
-			case stamp == max(told[id], asked[id]), told[id] == 0 && (asked[id] == 0 || asked[id] > stamp): // viewers have it already, or events were lost and all viewers read it again
+			case stamp == max(published[id], seen[id]), published[id] == 0 && (seen[id] == 0 || seen[id] > stamp): // viewers have it already, or events were lost and all viewers read it again
 				delete(states, id)
 			default:
-				s.show(id, state)
+				s.publishState(id, state)
 			}
 		}
 		s.checkpoint(ctx, states)
 		if err != nil {
-			s.log.Debug("rooms: nobody knows what is on", "rooms", len(some), "err", err)
-			for _, id := range some {
-				s.watched.unsure(id, playback.State{})
+			s.log.Debug("rooms: nobody knows what is on", "rooms", len(chunk), "err", err)
+			for _, id := range chunk {
+				s.watched.requestRecheck(id, playback.State{})
 			}
 		}
 	}
@@ -183,31 +183,31 @@ func (s *Service) releaseHeld(ctx context.Context) {
 	}
 	s.watched.mu.Unlock()
 	for _, id := range held {
-		if err := s.hold(ctx, id, ViewerID{}, false); err != nil {
+		if err := s.updateHold(ctx, id, ViewerID{}, false); err != nil {
 			s.log.Debug("rooms: nobody knows whose player waits", "room", id, "err", err)
 		}
 	}
 }
 
-// keepMoved stores changed registers in SQL, at most once per checkpointEvery, or at once if now is true.
-func (s *Service) keepMoved(ctx context.Context, now bool) {
+// checkpointChanged stores changed registers in SQL, at most once per checkpointEvery, or at once if now is true.
+func (s *Service) checkpointChanged(ctx context.Context, now bool) {
 	s.watched.mu.Lock()
-	due := now || time.Since(s.watched.kept) >= checkpointEvery
+	due := now || time.Since(s.watched.checkpointed) >= checkpointEvery
 	var list []ID
 	if due {
-		s.watched.kept = time.Now()
+		s.watched.checkpointed = time.Now()
 		for id, r := range s.watched.rooms {
-			if r.moved {
-				list, r.moved = append(list, id), false
+			if r.needsCheckpoint {
+				list, r.needsCheckpoint = append(list, id), false
 			}
 		}
 	}
 	s.watched.mu.Unlock()
-	for some := range slices.Chunk(list, sweepBatch) {
-		states, err := s.redis.states(ctx, some)
+	for chunk := range slices.Chunk(list, sweepBatch) {
+		states, err := s.redis.states(ctx, chunk)
 		if err != nil {
-			for _, id := range some {
-				s.watched.changed(id)
+			for _, id := range chunk {
+				s.watched.markChanged(id)
 			}
 			continue
 		}
@@ -232,8 +232,8 @@ func (s *Service) touch(ctx context.Context, now time.Time) {
 	s.metrics.watched.Set(float64(len(list)))
 	s.watched.mu.Unlock()
 	s.markSeen(ctx, now)
-	for some := range slices.Chunk(list, sweepBatch) {
-		if err := touchRooms(ctx, s.db, some, s.db.Now().Add(-touchEvery/2)); err != nil {
+	for chunk := range slices.Chunk(list, sweepBatch) {
+		if err := touchRooms(ctx, s.db, chunk, s.db.Now().Add(-touchEvery/2)); err != nil {
 			s.log.Debug("rooms: it is not noted which are active", "err", err)
 		}
 	}
@@ -258,12 +258,12 @@ func (s *Service) markSeen(ctx context.Context, now time.Time) {
 	}
 }
 
-// letGo deletes the state of rooms without viewers after lingerFor.
-func (s *Service) letGo(now time.Time) {
+// removeUnused deletes the state of rooms without viewers after unusedDelay.
+func (s *Service) removeUnused(now time.Time) {
 	var leave []func()
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
-		if len(r.viewers) > 0 || r.dirty || r.moved || r.unsure || now.Sub(r.used) < lingerFor {
+		if len(r.viewers) > 0 || r.dirty || r.needsCheckpoint || r.needsRecheck || now.Sub(r.used) < unusedDelay {
 			continue
 		}
 		delete(s.watched.rooms, id)
@@ -277,14 +277,14 @@ func (s *Service) letGo(now time.Time) {
 	}
 }
 
-// leaveAll deletes this node's viewers from Redis.
-func (s *Service) leaveAll(ctx context.Context) {
+// deleteViewers deletes this node's viewers from Redis.
+func (s *Service) deleteViewers(ctx context.Context) {
 	var marks []mark
 	var leave []func()
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
-		gone := append(slices.Collect(maps.Keys(r.viewers)), r.gone...)
-		marks = append(marks, mark{room: id, gone: gone})
+		left := append(slices.Collect(maps.Keys(r.viewers)), r.left...)
+		marks = append(marks, mark{room: id, left: left})
 		if r.leave != nil {
 			leave = append(leave, r.leave)
 			r.leave = nil

@@ -30,20 +30,20 @@ import (
 // The leases of nodes decide: an entry of a dead node does not count.
 func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
+		w := singleNode(t, Settings{})
+		other := w.newNode()
 		ctx := t.Context()
-		who := w.people(3)
-		id := w.open(who[0], who[1], who[2])
+		users := w.newUsers(3)
+		id := w.newRoom(users[0], users[1], users[2])
 		channel := api.RoomChannel(id.String())
-		w.Subscribed(who[0].String(), "1", channel)
-		w.Subscribed(who[0].String(), "2", channel)
-		other.Subscribed(who[0].String(), "1", channel) // on both nodes, but one viewer
-		other.Subscribed(who[1].String(), "2", channel)
+		w.Subscribed(users[0].String(), "1", channel)
+		w.Subscribed(users[0].String(), "2", channel)
+		other.Subscribed(users[0].String(), "1", channel) // on both nodes, but one viewer
+		other.Subscribed(users[1].String(), "2", channel)
 		count := func(n *world) func() int { return func() int { return n.viewers(ctx, []ID{id})[id] } }
 		eventually.Equal(t, "viewers", 2, count(w))
 		eventually.Equal(t, "viewers as the other node has them", 2, func() int { n, _ := other.watched.viewers(id); return n })
-		w.Unsubscribed(who[0].String(), "1", channel)
+		w.Unsubscribed(users[0].String(), "1", channel)
 		bubble.Sleep(5 * time.Second)
 		if n := count(w)(); n != 2 {
 			t.Errorf("with a connection left: %d", n)
@@ -51,11 +51,11 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 		w.live.Delete(other.cfg.Node) // counts as dead
 		eventually.Equal(t, "viewers after a death", 1, count(w))
 		bubble.Sleep(countEvery + beatEvery)
-		list, err := w.Online(ctx, ViewerID(who[0]), id)
-		if err != nil || len(list) != 1 || list[0].User != ViewerID(who[0]) {
+		list, err := w.Online(ctx, ViewerID(users[0]), id)
+		if err != nil || len(list) != 1 || list[0].User != ViewerID(users[0]) {
 			t.Errorf("on line are %+v, %v", list, err)
 		}
-		w.Unsubscribed(who[0].String(), "2", channel)
+		w.Unsubscribed(users[0].String(), "2", channel)
 		eventually.Equal(t, "viewers when all have gone", 0, count(w))
 	})
 }
@@ -63,39 +63,39 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 // A failover or a restored backup loses the latest writes to Redis, such as the removal of a viewer who left.
 func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
-		who := w.people(3)
-		id := w.open(who[0], who[1], who[2])
+		w := singleNode(t, Settings{})
+		other := w.newNode()
+		users := w.newUsers(3)
+		id := w.newRoom(users[0], users[1], users[2])
 		channel := api.RoomChannel(id.String())
 		count := func() int { return w.viewers(t.Context(), []ID{id})[id] }
-		w.Subscribed(who[0].String(), "1", channel)
-		w.Subscribed(who[1].String(), "2", channel)
-		other.Subscribed(who[1].String(), "1", channel)
-		other.Subscribed(who[2].String(), "2", channel)
+		w.Subscribed(users[0].String(), "1", channel)
+		w.Subscribed(users[1].String(), "2", channel)
+		other.Subscribed(users[1].String(), "1", channel)
+		other.Subscribed(users[2].String(), "2", channel)
 		eventually.Equal(t, "viewers", 3, count)
-		comesBack := func(n *world, user accounts.ID) {
+		restoreEntry := func(n *world, user accounts.ID) {
 			t.Helper()
-			w.must(w.Service.redis.writeOnline(t.Context(), n.cfg.Node, []mark{{room: id, here: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
+			w.must(w.Service.redis.writeOnline(t.Context(), n.cfg.Node, []mark{{room: id, present: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
 		}
-		w.Unsubscribed(who[0].String(), "1", channel)
-		w.Unsubscribed(who[1].String(), "2", channel)
+		w.Unsubscribed(users[0].String(), "1", channel)
+		w.Unsubscribed(users[1].String(), "2", channel)
 		eventually.Equal(t, "viewers when one has left, and one of both nodes left one of them", 2, count)
-		comesBack(w, who[0])
-		comesBack(w, who[1])
+		restoreEntry(w, users[0])
+		restoreEntry(w, users[1])
 		w.watched.mu.Lock()
 		r := w.watched.rooms[id]
 		w.watched.mu.Unlock()
-		w.lost(r) // this node no longer has viewers
+		w.eventsLost(r) // this node no longer has viewers
 		bubble.Sleep(2 * countEvery)
 		if n := count(); n != 2 {
 			t.Errorf("%d watch, want 2", n)
 		}
-		other.Unsubscribed(who[2].String(), "2", channel)
+		other.Unsubscribed(users[2].String(), "2", channel)
 		eventually.Equal(t, "viewers when one is left", 1, count)
-		comesBack(other, who[2])
+		restoreEntry(other, users[2])
 		bubble.Sleep(2 * countEvery)
-		if list, err := w.Online(t.Context(), ViewerID(who[0]), id); err != nil || len(list) != 1 || list[0].User != ViewerID(who[1]) {
+		if list, err := w.Online(t.Context(), ViewerID(users[0]), id); err != nil || len(list) != 1 || list[0].User != ViewerID(users[1]) {
 			t.Errorf("on line are %+v, %v", list, err)
 		}
 	})
@@ -104,11 +104,11 @@ func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
 // A read counts again if a dead node stored the number, even on a node without viewers of the room.
 func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
-		who := w.people(1)
-		id := w.open(who[0])
-		other.Subscribed(who[0].String(), "1", api.RoomChannel(id.String()))
+		w := singleNode(t, Settings{})
+		other := w.newNode()
+		users := w.newUsers(1)
+		id := w.newRoom(users[0])
+		other.Subscribed(users[0].String(), "1", api.RoomChannel(id.String()))
 		count := func() int { return w.viewers(t.Context(), []ID{id})[id] }
 		eventually.Equal(t, "viewers", 1, count)
 		w.live.Delete(other.cfg.Node)
@@ -121,14 +121,14 @@ func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
 // A node without viewers returns and publishes the same number of viewers.
 func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
+		w := singleNode(t, Settings{})
+		other := w.newNode()
 		ctx := t.Context()
-		who := w.people(3)
-		id := w.open(who[0], who[1], who[2])
+		users := w.newUsers(3)
+		id := w.newRoom(users[0], users[1], users[2])
 		channel := api.RoomChannel(id.String())
-		w.Subscribed(who[0].String(), "1", channel)
-		w.Subscribed(who[1].String(), "2", channel)
+		w.Subscribed(users[0].String(), "1", channel)
+		w.Subscribed(users[1].String(), "2", channel)
 		bubble.Sleep(5 * time.Second)
 		changed := make(chan api.Room, 9)
 		_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
@@ -138,8 +138,8 @@ func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 			}
 		}})
 		defer leave()
-		owner, path := accounts.Caller{User: who[0]}, RoomPath{id.String()}
-		for what, ask := range map[string]func(n *world) (int, error){
+		owner, path := accounts.Caller{User: users[0]}, RoomPath{id.String()}
+		for name, count := range map[string]func(n *world) (int, error){
 			"a scene": func(n *world) (int, error) {
 				out, err := n.getScene(ctx, owner, &path)
 				return out.Body.Room.Viewers, err
@@ -152,13 +152,13 @@ func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 				return out.Body.Room.Viewers, err
 			},
 			"an event": func(n *world) (int, error) {
-				_, _, err := n.Change(ctx, ViewerID(who[0]), id, Update{Name: to(n.cfg.Node)})
+				_, _, err := n.Change(ctx, ViewerID(users[0]), id, Update{Name: to(n.cfg.Node)})
 				return (<-changed).Viewers, err
 			},
 		} {
 			for at, n := range map[string]*world{"a node with them": w, "another one": other} {
-				if got, err := ask(n); err != nil || got != 2 {
-					t.Errorf("%s, by %s: %d viewers, %v", what, at, got, err)
+				if got, err := count(n); err != nil || got != 2 {
+					t.Errorf("%s, by %s: %d viewers, %v", name, at, got, err)
 				}
 			}
 		}
@@ -168,12 +168,12 @@ func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 // All viewers of a room may ask for the list at once, because the node has counted them.
 func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
+		w := singleNode(t, Settings{})
+		other := w.newNode()
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id := w.open(owner)
-		for range 5 * mostOnline / 2 {
+		owner := w.newUsers(1)[0]
+		id := w.newRoom(owner)
+		for range 5 * maxOnline / 2 {
 			w.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
 		}
 		bubble.Sleep(2 * beatEvery)
@@ -182,8 +182,8 @@ func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 			before := n.redis.Stats().Lone.Commands + n.redis.Stats().Batch.Commands
 			for range 300 {
 				list, err := n.Online(ctx, ViewerID(owner), id)
-				if err != nil || len(list) != mostOnline {
-					t.Fatalf("%d are on line, %v, want %d", len(list), err, mostOnline)
+				if err != nil || len(list) != maxOnline {
+					t.Fatalf("%d are on line, %v, want %d", len(list), err, maxOnline)
 				}
 			}
 			return int(n.redis.Stats().Lone.Commands + n.redis.Stats().Batch.Commands - before)
@@ -191,8 +191,8 @@ func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 		if n := commands(w); n > 10 {
 			t.Errorf("300 questions took %d commands", n)
 		}
-		found, err := other.Service.redis.online(ctx, []ID{id}, 2*mostOnline)
-		if commands(other); err != nil || len(found[id]) != 2*mostOnline {
+		found, err := other.Service.redis.online(ctx, []ID{id}, 2*maxOnline)
+		if commands(other); err != nil || len(found[id]) != 2*maxOnline {
 			t.Errorf("a node without viewers reads %d entries, %v", len(found[id]), err)
 		}
 	})
@@ -201,28 +201,28 @@ func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 // A client that gets the event of a new viewer may ask any node for the list.
 func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
-		owner := w.people(1)[0]
-		id := w.open(owner)
+		w := singleNode(t, Settings{})
+		other := w.newNode()
+		owner := w.newUsers(1)[0]
+		id := w.newRoom(owner)
 		channel := api.RoomChannel(id.String())
 		other.Subscribed(owner.String(), "1", channel)
 		for range 4 {
 			bubble.Sleep(3 * beatEvery)
-			who := ids.New[Viewer]()
-			told := make(chan api.RoomViewers, 9)
+			users := ids.New[Viewer]()
+			received := make(chan api.RoomViewers, 9)
 			_, leave := other.cfg.Bus.Listen(t.Context(), channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				var v api.RoomViewers
 				if e.Type == api.EventRoomViewers && json.Unmarshal(e.Data, &v) == nil {
-					told <- v
+					received <- v
 				}
 			}})
-			w.Subscribed(who.String(), "1", channel)
-			<-told
+			w.Subscribed(users.String(), "1", channel)
+			<-received
 			leave()
 			bubble.Sleep(beatEvery)
 			list, err := other.Online(t.Context(), ViewerID(owner), id)
-			if err != nil || !slices.ContainsFunc(list, func(p Presence) bool { return p.User == who }) {
+			if err != nil || !slices.ContainsFunc(list, func(p Presence) bool { return p.User == users }) {
 				t.Errorf("%d are on line, %v, without who has come", len(list), err)
 			}
 		}
@@ -232,36 +232,36 @@ func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
 // In a large room, each member would get the events of all others.
 func TestInALargeRoomNotAllHearWhoComesAndGoes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		owner, user := ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(2)
+		owner, user := ViewerID(users[0]), ViewerID(users[1])
 		for others, want := range map[int]string{
-			small - 1: "map[room.gone:2 room.member:3 them room.gone:2]",
-			small:     "map[room.gone:1 room.member:1 them room.gone:2]",
+			maxFanOut - 1: "map[room.gone:2 room.member:3 them room.gone:2]",
+			maxFanOut:     "map[room.gone:1 room.member:1 them room.gone:2]",
 		} {
-			id := w.open(who[0])
+			id := w.newRoom(users[0])
 			_, err := w.db.ExecContext(ctx, "UPDATE rooms SET members = ? WHERE id = ?", others, id)
 			w.must(err)
-			heard := make(chan string, 99)
-			for channel, whose := range map[string]string{api.RoomChannel(id.String()): "", user.String(): "them "} {
-				_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) { heard <- whose + e.Type }})
+			received := make(chan string, 99)
+			for channel, prefix := range map[string]string{api.RoomChannel(id.String()): "", user.String(): "them "} {
+				_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) { received <- prefix + e.Type }})
 				defer leave()
 			}
 			join := func() {
 				t.Helper()
-				_, _, err := w.Join(ctx, who[1], id, Key{})
+				_, _, err := w.Join(ctx, users[1], id, Key{})
 				w.must(err)
 			}
 			join()
-			w.appoint(id, who[0], who[1])
+			w.appoint(id, users[0], users[1])
 			w.must(w.Leave(ctx, user, id))
 			join()
 			w.must(w.Kick(ctx, owner, id, user))
 			bubble.Sleep(time.Second)
 			got := map[string]int{}
-			for range len(heard) {
-				got[<-heard]++
+			for range len(received) {
+				got[<-received]++
 			}
 			if fmt.Sprint(got) != want {
 				t.Errorf("beside %d others: %v, want %s", others, got, want)
@@ -276,16 +276,16 @@ func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
-		who := w.people(1)
-		id := w.open(who[0])
-		user, channel := who[0].String(), api.RoomChannel(id.String())
-		listed := func() int {
+		users := w.newUsers(1)
+		id := w.newRoom(users[0])
+		user, channel := users[0].String(), api.RoomChannel(id.String())
+		viewersInRedis := func() int {
 			n, err := server.Open(t).Do(t.Context(), keyspace.Cmd{Name: "ZCARD", Key: onlineKeys.At(id).Key}).Int()
 			w.must(err)
 			return int(n)
 		}
 		w.Subscribed(user, "1", channel)
-		eventually.Equal(t, "viewers in Redis", 1, listed)
+		eventually.Equal(t, "viewers in Redis", 1, viewersInRedis)
 		wire.BlackHole()
 		w.Unsubscribed(user, "1", channel)
 		eventually.True(t, "a beat to be telling Redis", func() bool {
@@ -299,7 +299,7 @@ func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
 		wire.Heal()
 		for range 10 {
 			bubble.Sleep(time.Second)
-			if n := listed(); n != 1 {
+			if n := viewersInRedis(); n != 1 {
 				t.Fatalf("Redis has %d viewers, want 1", n)
 			}
 		}
@@ -309,8 +309,8 @@ func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
 func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
 		it, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
 		s, err := w.Playback(ctx, me, id)
@@ -339,7 +339,7 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 			t.Errorf("after a pause came back %+v, %v, of %+v", s, err, before)
 		}
 		do(playback.Command{Verb: playback.Play})
-		w.keepMoved(ctx, true)
+		w.checkpointChanged(ctx, true)
 		playing := s
 		lose()
 		stale := playback.Command{Generation: playing.Generation, Version: playing.Version, Verb: playback.Pause}
@@ -351,8 +351,8 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 		}
 		// A register older than the checkpoint does not change it.
 		w.must(saveCheckpoints(ctx, w.db, map[ID]playback.State{id: before}))
-		if kept, err := selectCheckpoint(ctx, w.db, id); err != nil || kept.Paused || kept.Stamp() != playing.Stamp() {
-			t.Errorf("the checkpoint is %+v, %v", kept, err)
+		if stored, err := selectCheckpoint(ctx, w.db, id); err != nil || stored.Paused || stored.Stamp() != playing.Stamp() {
+			t.Errorf("the checkpoint is %+v, %v", stored, err)
 		}
 	})
 }
@@ -364,8 +364,8 @@ func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
 		wire := server.Wire()
 		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
 		for _, source := range []string{"https://example.org/a.mp4", "https://example.org/b.mp4"} {
 			it, err := w.Add(ctx, me, id, Item{Source: source})
 			w.must(err)
@@ -389,10 +389,10 @@ func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
 // A checkpoint may be from a time when the clock of Redis was ahead.
 func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
 		s, err := w.Playback(ctx, me, id)
 		w.must(err)
 		s.Version, s.Position, s.Time, s.Paused = s.Version+1, 5000, w.Clock()+time.Hour.Milliseconds(), false
@@ -408,11 +408,11 @@ func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 // A failover or a restored backup loses the latest commands. Clients have seen them, and accept no older register.
 func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
+		w := singleNode(t, Settings{})
+		other := w.newNode()
 		ctx := t.Context()
-		owner := w.people(1)[0]
-		id, me := w.open(owner), ViewerID(owner)
+		owner := w.newUsers(1)[0]
+		id, me := w.newRoom(owner), ViewerID(owner)
 		it, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
 		s, err := w.Playback(ctx, me, id)
@@ -447,7 +447,7 @@ func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 		w.Subscribed(owner.String(), "1", api.RoomChannel(id.String()))
 		other.Subscribed(ids.New[Viewer]().String(), "2", api.RoomChannel(id.String()))
 		bubble.Sleep(2 * beatEvery)
-		for what, n := range map[string]*world{"the node of the command": w, "a node that heard of it": other, "a node that did not hear of it": other} {
+		for name, n := range map[string]*world{"the node of the command": w, "a node that heard of it": other, "a node that did not hear of it": other} {
 			playing := do(playback.Command{Verb: playback.Play})
 			paused := do(playback.Command{Verb: playback.Pause})
 			bubble.Sleep(2 * beatEvery)
@@ -455,16 +455,16 @@ func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 			n.watched.mu.Lock()
 			r := n.watched.rooms[id]
 			if r.register != paused {
-				t.Errorf("%s knows of %+v, want %+v", what, r.register, paused)
+				t.Errorf("%s knows of %+v, want %+v", name, r.register, paused)
 			}
-			if what == "a node that did not hear of it" {
+			if name == "a node that did not hear of it" {
 				r.register = playing
 			}
 			n.watched.mu.Unlock()
-			n.lost(r)
+			n.eventsLost(r)
 			bubble.Sleep(2 * beatEvery)
 			if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(paused) || !s.Paused {
-				t.Errorf("%s: the room stands at %+v, %v, want %+v under another generation", what, s, err, paused)
+				t.Errorf("%s: the room stands at %+v, %v, want %+v under another generation", name, s, err, paused)
 			}
 		}
 	})
@@ -472,10 +472,10 @@ func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 
 // The sender of a command does not get the reply of Redis, and has disconnected.
 func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
-	for what, send := range map[string]func(w *world, wire *redistest.Wire, command func(context.Context) error){
+	for name, send := range map[string]func(w *world, wire *redistest.Wire, command func(context.Context) error){
 		"its answer is lost": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
 			wire.Hold(redistest.ToNode)
-			w.fails("a command", command(w.t.Context()), ErrStateAway)
+			w.wantErr("a command", command(w.t.Context()), ErrStateAway)
 			wire.Reset()
 			wire.Heal()
 		},
@@ -487,15 +487,15 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 			wire.Heal()
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				server := redistest.InMemory(t)
 				wire := server.Wire()
 				w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
 				other := newWorld(t, w.db, server.Open(t), w.ahead, w.live, Settings{})
 				ctx := t.Context()
-				who := w.people(1)
-				id, owner := w.open(who[0]), ViewerID(who[0])
+				users := w.newUsers(1)
+				id, owner := w.newRoom(users[0]), ViewerID(users[0])
 				s, err := w.Playback(ctx, owner, id)
 				w.must(err)
 				command := func(ctx context.Context, verb playback.Verb) (playback.State, error) {
@@ -505,13 +505,13 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 				w.must(err)
 				bubble.Sleep(time.Second)
 				var mu sync.Mutex
-				var heard []api.Playback
+				var received []api.Playback
 				_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 					var p api.Playback
 					if e.Type == api.EventRoomPlayback && json.Unmarshal(e.Data, &p) == nil {
 						mu.Lock()
 						defer mu.Unlock()
-						heard = append(heard, p)
+						received = append(received, p)
 					}
 				}})
 				defer leave()
@@ -522,8 +522,8 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 				bubble.Sleep(10 * time.Second)
 				mu.Lock()
 				defer mu.Unlock()
-				if len(heard) != 1 || heard[0].Version != s.Version+1 || heard[0].Paused {
-					t.Errorf("who has the room open heard %+v, want that it plays", heard)
+				if len(received) != 1 || received[0].Version != s.Version+1 || received[0].Paused {
+					t.Errorf("who has the room open heard %+v, want that it plays", received)
 				}
 			})
 		})
@@ -537,15 +537,15 @@ func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), server.Open(t), new(atomic.Int64), new(sync.Map), Settings{})
 		other := newWorld(t, w.db, server.Open(t), w.ahead, w.live, Settings{})
 		ctx := t.Context()
-		who := w.people(1)
-		id, owner := w.open(who[0]), ViewerID(who[0])
+		users := w.newUsers(1)
+		id, owner := w.newRoom(users[0]), ViewerID(users[0])
 		other.Subscribed(owner.String(), "a connection", api.RoomChannel(id.String()))
 		scene, err := other.Scene(ctx, owner, id)
 		w.must(err)
-		var heard atomic.Int64
+		var received atomic.Int64
 		_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 			if e.Type == api.EventRoomPlayback {
-				heard.Add(1)
+				received.Add(1)
 			}
 		}})
 		defer leave()
@@ -556,19 +556,19 @@ func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
 			t.Fatalf("the command made %+v of %+v", state, scene.Playback)
 		}
 		bubble.Sleep(5 * time.Second)
-		if n := heard.Load(); n != 0 {
+		if n := received.Load(); n != 0 {
 			t.Fatalf("the room heard %d times of a command that nobody told of", n)
 		}
 		_, err = other.Scene(ctx, owner, id)
 		w.must(err)
 		bubble.Sleep(2 * beatEvery)
-		if n := heard.Load(); n != 1 {
+		if n := received.Load(); n != 1 {
 			t.Errorf("the room heard %d times of what is on, want once", n)
 		}
 		_, err = other.Playback(ctx, owner, id)
 		w.must(err)
 		bubble.Sleep(2 * beatEvery)
-		if n := heard.Load(); n != 1 {
+		if n := received.Load(); n != 1 {
 			t.Errorf("the room heard %d times of what it knew", n)
 		}
 	})
@@ -576,20 +576,20 @@ func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
 
 func TestAllWaitForWhoWaitsForData(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		id := w.open(who[0], who[1])
-		owner, ann := ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(2)
+		id := w.newRoom(users[0], users[1])
+		owner, ann := ViewerID(users[0]), ViewerID(users[1])
 		_, _, err := w.Change(ctx, owner, id, Update{Hold: to(true)})
 		w.must(err)
-		w.Subscribed(who[0].String(), "1", api.RoomChannel(id.String()))
-		w.Subscribed(who[1].String(), "2", api.RoomChannel(id.String()))
+		w.Subscribed(users[0].String(), "1", api.RoomChannel(id.String()))
+		w.Subscribed(users[1].String(), "2", api.RoomChannel(id.String()))
 		s, err := w.Playback(ctx, owner, id)
 		w.must(err)
 		_, err = w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Play})
 		w.must(err)
-		stands := func(want string) {
+		checkState := func(want string) {
 			t.Helper()
 			s, err := w.Playback(ctx, owner, id)
 			w.must(err)
@@ -602,55 +602,55 @@ func TestAllWaitForWhoWaitsForData(t *testing.T) {
 			}
 		}
 		w.must(w.Buffering(ctx, ann, id, true))
-		stands("is held")
+		checkState("is held")
 		bubble.Sleep(6 * time.Second)
 		w.must(w.Buffering(ctx, ann, id, true))
 		bubble.Sleep(6 * time.Second)
-		stands("is held")
+		checkState("is held")
 		w.must(w.Buffering(ctx, ann, id, false))
-		stands("plays")
+		checkState("plays")
 		w.must(w.Buffering(ctx, ann, id, true))
 		bubble.Sleep(13 * time.Second) // her machine is gone
-		stands("plays")
+		checkState("plays")
 		_, _, err = w.Change(ctx, owner, id, Update{Hold: to(false)})
 		w.must(err)
 		w.must(w.Buffering(ctx, ann, id, true))
-		stands("plays")
+		checkState("plays")
 	})
 }
 
 // A node does not know that a room waits for a player, because it had no viewers then or lost the event. The player
 // does not return.
 func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
-	for what, miss := range map[string]func(w, other *world, id ID, waits func()){
-		"viewers who come by another node": func(_, other *world, id ID, waits func()) {
-			waits()
+	for name, miss := range map[string]func(w, other *world, id ID, wait func()){
+		"viewers who come by another node": func(_, other *world, id ID, wait func()) {
+			wait()
 			other.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
 		},
-		"viewers who come when the node has forgotten the room": func(w, _ *world, id ID, waits func()) {
-			waits()
-			bubble.Sleep(2 * lingerFor)
+		"viewers who come when the node has forgotten the room": func(w, _ *world, id ID, wait func()) {
+			wait()
+			bubble.Sleep(2 * unusedDelay)
 			w.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
 		},
-		"an event that is lost": func(_, other *world, id ID, waits func()) {
+		"an event that is lost": func(_, other *world, id ID, wait func()) {
 			other.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
 			bubble.Sleep(2 * beatEvery)
-			waits()
+			wait()
 			bubble.Sleep(2 * beatEvery)
-			other.watched.holds(id, false)
+			other.watched.setHeld(id, false)
 			other.watched.mu.Lock()
 			r := other.watched.rooms[id]
 			other.watched.mu.Unlock()
-			other.lost(r)
+			other.eventsLost(r)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
-				w := single(t, Settings{})
-				other := w.neighbour()
+				w := singleNode(t, Settings{})
+				other := w.newNode()
 				ctx := t.Context()
-				who := w.people(1)
-				id, owner := w.open(who[0]), ViewerID(who[0])
+				users := w.newUsers(1)
+				id, owner := w.newRoom(users[0]), ViewerID(users[0])
 				_, _, err := w.Change(ctx, owner, id, Update{Hold: to(true)})
 				w.must(err)
 				s, err := w.Playback(ctx, owner, id)
@@ -658,7 +658,7 @@ func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 				_, err = w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Play})
 				w.must(err)
 				miss(w, other, id, func() {
-					w.must(w.hold(ctx, id, owner, true)) // a player without a connection
+					w.must(w.updateHold(ctx, id, owner, true)) // a player without a connection
 				})
 				bubble.Sleep(bufferingLife + 3*beatEvery)
 				if s, err := w.Playback(ctx, owner, id); err != nil || s.Held || s.Paused {
@@ -672,26 +672,26 @@ func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 // A node that gets its first viewer shows earlier danmaku, but not deleted ones.
 func TestWhatFliesIsOnEveryNode(t *testing.T) {
 	for _, apart := range []time.Duration{0, 20 * time.Second, -20 * time.Second} {
-		t.Run(fmt.Sprint("their clocks are apart by ", apart), func(t *testing.T) { fliesOnEveryNode(t, apart) })
+		t.Run(fmt.Sprint("their clocks are apart by ", apart), func(t *testing.T) { testDanmakuOnNodes(t, apart) })
 	}
 }
 
-// fliesOnEveryNode checks two nodes; the clock of the second one is ahead.
-func fliesOnEveryNode(t *testing.T, ahead time.Duration) {
+// testDanmakuOnNodes checks two nodes; the clock of the second one is ahead.
+func testDanmakuOnNodes(t *testing.T, ahead time.Duration) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		other := w.neighbour()
+		w := singleNode(t, Settings{})
+		other := w.newNode()
 		ctx := t.Context()
-		who := w.people(2)
-		id := w.open(who[0], who[1])
-		owner, ann := ViewerID(who[0]), ViewerID(who[1])
+		users := w.newUsers(2)
+		id := w.newRoom(users[0], users[1])
+		owner, ann := ViewerID(users[0]), ViewerID(users[1])
 		byClockOf := func(n *world) {
 			w.ahead.Store(0)
 			if n == other {
 				w.ahead.Store(int64(ahead))
 			}
 		}
-		flies := func(n *world) (all []string) {
+		danmakuTexts := func(n *world) (all []string) {
 			t.Helper()
 			byClockOf(n)
 			s, err := n.Scene(ctx, ann, id)
@@ -701,33 +701,33 @@ func fliesOnEveryNode(t *testing.T, ahead time.Duration) {
 			}
 			return all
 		}
-		shoot := func(n *world, text string) {
+		send := func(n *world, text string) {
 			t.Helper()
 			byClockOf(n)
-			_, err := n.Shoot(ctx, owner, id, Comment{Text: text})
+			_, err := n.SendDanmaku(ctx, owner, id, Comment{Text: text})
 			w.must(err)
 			bubble.Sleep(time.Second)
 		}
-		shoot(w, "one")
-		if got := flies(other); !slices.Equal(got, []string{"one"}) {
+		send(w, "one")
+		if got := danmakuTexts(other); !slices.Equal(got, []string{"one"}) {
 			t.Errorf("a node that hears of the room for the first time: %q", got)
 		}
-		shoot(w, "two")
-		shoot(other, "three")
+		send(w, "two")
+		send(other, "three")
 		for _, n := range []*world{w, other} {
-			if got := flies(n); !slices.Equal(got, []string{"one", "two", "three"}) {
+			if got := danmakuTexts(n); !slices.Equal(got, []string{"one", "two", "three"}) {
 				t.Errorf("flies: %q", got)
 			}
 		}
-		w.must(w.social.Block(ctx, who[1], who[0]))
-		if got := flies(other); len(got) != 0 {
+		w.must(w.social.Block(ctx, users[1], users[0]))
+		if got := danmakuTexts(other); len(got) != 0 {
 			t.Errorf("of whom ann blocks flies %q", got)
 		}
-		w.must(w.social.Unblock(ctx, who[1], who[0]))
+		w.must(w.social.Unblock(ctx, users[1], users[0]))
 		w.must(w.ClearDanmaku(ctx, owner, id))
 		bubble.Sleep(time.Second)
 		for _, n := range []*world{w, other} {
-			if got := flies(n); len(got) != 0 {
+			if got := danmakuTexts(n); len(got) != 0 {
 				t.Errorf("cleared, flies %q", got)
 			}
 		}
@@ -737,19 +737,19 @@ func fliesOnEveryNode(t *testing.T, ahead time.Duration) {
 // SQL does not respond to the query for danmaku.
 func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(1)
-		id, owner := w.open(who[0]), ViewerID(who[0])
+		users := w.newUsers(1)
+		id, owner := w.newRoom(users[0]), ViewerID(users[0])
 		w.watched.mu.Lock()
-		asks := w.watched.of(id, time.Now()).filling
+		filling := w.watched.getOrAdd(id, time.Now()).filling
 		w.watched.mu.Unlock()
-		asks <- struct{}{}
-		impatient, cancel := context.WithTimeout(ctx, time.Second)
+		filling <- struct{}{}
+		shortCtx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		scene := make(chan error, 1)
 		go func() {
-			_, err := w.Scene(impatient, owner, id)
+			_, err := w.Scene(shortCtx, owner, id)
 			scene <- err
 		}()
 		bubble.Sleep(2 * time.Second)
@@ -761,13 +761,13 @@ func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
 		default:
 			t.Error("who waits for a second still waits after two")
 		}
-		w.Subscribed(who[0].String(), "1", api.RoomChannel(id.String()))
+		w.Subscribed(users[0].String(), "1", api.RoomChannel(id.String()))
 		bubble.Sleep(countEvery + roundTime)
 		if n := w.viewers(ctx, []ID{id})[id]; n != 1 {
 			t.Errorf("%d watch, want 1", n)
 		}
-		<-asks
-		if list, err := w.follow(ctx, id); err != nil || len(list) != 0 {
+		<-filling
+		if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 0 {
 			t.Errorf("when SQL has answered flies %+v, %v", list, err)
 		}
 	})
@@ -776,43 +776,43 @@ func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
 // A moderator clears the danmaku, or events are lost, between the query and the use of its rows.
 func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(1)
-		id, owner := w.open(who[0]), ViewerID(who[0])
-		for what, doubt := range map[string]func(r *watch){
+		users := w.newUsers(1)
+		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		for name, invalidate := range map[string]func(r *watch){
 			"cleared": func(*watch) { w.must(w.ClearDanmaku(ctx, owner, id)) },
 			"lost": func(r *watch) {
 				w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteComments(ctx, tx, id) }))
-				w.lost(r)
+				w.eventsLost(r)
 			}, // including the event
 		} {
-			_, err := w.Shoot(ctx, owner, id, Comment{Text: "one"})
+			_, err := w.SendDanmaku(ctx, owner, id, Comment{Text: "one"})
 			w.must(err)
 			bubble.Sleep(time.Second)
-			if list, err := w.follow(ctx, id); err != nil || len(list) != 1 {
-				t.Fatalf("%s: the test is void: flies %+v, %v", what, list, err)
+			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 1 {
+				t.Fatalf("%s: the test is void: flies %+v, %v", name, list, err)
 			}
 			now := w.Clock()
 			w.watched.mu.Lock()
 			r := w.watched.rooms[id]
 			w.watched.mu.Unlock()
-			w.lost(r)
-			if list, err := w.follow(ctx, id); err != nil || len(list) != 1 {
-				t.Errorf("%s: after a loss flies %+v, %v, want what SQL has", what, list, err)
+			w.eventsLost(r)
+			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 1 {
+				t.Errorf("%s: after a loss flies %+v, %v, want what SQL has", name, list, err)
 			}
 			w.watched.mu.Lock()
-			doubts := r.doubts
+			invalidations := r.invalidations
 			w.watched.mu.Unlock()
-			kept, err := latestComments(ctx, w.db, id, now-danmaku.Life, danmaku.Most)
+			stored, err := latestComments(ctx, w.db, id, now-danmaku.Life, danmaku.MaxComments)
 			w.must(err)
-			doubt(r)
+			invalidate(r)
 			bubble.Sleep(time.Millisecond) // its event arrives; the next beat is later
 			w.watched.mu.Lock()
-			r.fill(id, kept, now, doubts)
+			r.fill(id, stored, now, invalidations)
 			w.watched.mu.Unlock()
-			if list, err := w.follow(ctx, id); err != nil || len(list) != 0 {
-				t.Errorf("%s: flies %+v, %v", what, list, err)
+			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 0 {
+				t.Errorf("%s: flies %+v, %v", name, list, err)
 			}
 		}
 	})
@@ -821,13 +821,13 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 // Each event drops exactly its cache entries, with any number of keys in one round trip.
 func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(2)
-		id := w.open(who[0], who[1])
-		a, b := Seat{A: id, B: ViewerID(who[0])}, Seat{A: id, B: ViewerID(who[1])}
+		w := singleNode(t, Settings{})
+		users := w.newUsers(2)
+		id := w.newRoom(users[0], users[1])
+		a, b := Seat{A: id, B: ViewerID(users[0])}, Seat{A: id, B: ViewerID(users[1])}
 		room, list, state := "cache:room:"+id.String(), "cache:playlist:"+id.String(), "cache:room_state:"+id.String()
 		member := func(s Seat) string { return "cache:member:" + id.String() + ":" + s.B.String() }
-		for what, c := range map[string]struct {
+		for name, c := range map[string]struct {
 			targets []cache.Target
 			want    []string
 		}{
@@ -845,7 +845,7 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 			slices.Sort(got)
 			slices.Sort(c.want)
 			if !slices.Equal(got, c.want) {
-				t.Errorf("%s drops %q, want %q", what, got, c.want)
+				t.Errorf("%s drops %q, want %q", name, got, c.want)
 			}
 		}
 		if err := w.caches.Check(); err != nil {
@@ -854,8 +854,8 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 		trips := func() (n uint64) {
 			s := w.redis.Stats()
 			for _, kind := range [][]uint64{s.Lone.Took, s.Script.Took, s.Batch.Took} {
-				for _, some := range kind {
-					n += some
+				for _, count := range kind {
+					n += count
 				}
 			}
 			return n
@@ -864,14 +864,14 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 		for i := range many {
 			many[i] = Seat{A: id, B: ids.New[Viewer]()}
 		}
-		least := uint64(math.MaxUint64)
+		fewest := uint64(math.MaxUint64)
 		for range 5 { // the first call loads the script into Redis, and a beat may run meanwhile
 			before := trips()
 			w.must(w.caches.Drop(t.Context(), PermissionsChanged.Of(w.caches.Runtime, many...)...))
-			least = min(least, trips()-before)
+			fewest = min(fewest, trips()-before)
 		}
-		if least != 1 {
-			t.Errorf("dropping a hundred took %d round trips, want 1", least)
+		if fewest != 1 {
+			t.Errorf("dropping a hundred took %d round trips, want 1", fewest)
 		}
 	})
 }
@@ -879,12 +879,12 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 // A scene of a room with filled caches needs one command to Redis, and none to SQL.
 func TestASceneOfAWarmRoomIsOneCommand(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
+		w := singleNode(t, Settings{})
 		ctx := t.Context()
-		who := w.people(2)
-		id := w.open(who[0], who[1])
-		w.Subscribed(who[0].String(), "1", api.RoomChannel(id.String()))
-		_, err := w.Scene(ctx, ViewerID(who[1]), id)
+		users := w.newUsers(2)
+		id := w.newRoom(users[0], users[1])
+		w.Subscribed(users[0].String(), "1", api.RoomChannel(id.String()))
+		_, err := w.Scene(ctx, ViewerID(users[1]), id)
 		w.must(err)
 		n, err := w.Warm(ctx, 100, func(int, int) {})
 		if err != nil || n != 1 {
@@ -896,7 +896,7 @@ func TestASceneOfAWarmRoomIsOneCommand(t *testing.T) {
 			return s.Lone.Commands + s.Script.Commands + s.Batch.Commands
 		}
 		before := commands()
-		scene, err := w.Scene(ctx, ViewerID(who[1]), id)
+		scene, err := w.Scene(ctx, ViewerID(users[1]), id)
 		if err != nil || scene.Room.ID != id {
 			t.Errorf("a scene: %+v, %v", scene, err)
 		}
@@ -909,9 +909,9 @@ func TestASceneOfAWarmRoomIsOneCommand(t *testing.T) {
 // Clients ignore an event with a lower version than the last one of the same thing.
 func TestEvents_VersionOfARoomGrows(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := single(t, Settings{})
-		who := w.people(2)
-		id := w.open(who[0], who[1])
+		w := singleNode(t, Settings{})
+		users := w.newUsers(2)
+		id := w.newRoom(users[0], users[1])
 		bubble.Sleep(time.Second) // the events of the members who joined are published
 		got := make(chan int64, 9)
 		_, leave := w.cfg.Bus.Listen(t.Context(), api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
@@ -924,20 +924,20 @@ func TestEvents_VersionOfARoomGrows(t *testing.T) {
 		last, err := selectRoom(t.Context(), w.cfg.DB, id, "")
 		w.must(err)
 		version := last.Version
-		grows := func(what string) {
+		checkGrows := func(name string) {
 			t.Helper()
 			if v := <-got; v <= version {
-				t.Errorf("%s: version %d after %d", what, v, version)
+				t.Errorf("%s: version %d after %d", name, v, version)
 			} else {
 				version = v
 			}
 		}
-		_, _, err = w.Change(t.Context(), ViewerID(who[0]), id, Update{Name: to("Another name")})
+		_, _, err = w.Change(t.Context(), ViewerID(users[0]), id, Update{Name: to("Another name")})
 		w.must(err)
-		grows("another name")
-		w.appoint(id, who[0], who[1])
-		grows("another role")
-		w.must(w.Kick(t.Context(), ViewerID(who[0]), id, ViewerID(who[1])))
-		grows("a member taken out")
+		checkGrows("another name")
+		w.appoint(id, users[0], users[1])
+		checkGrows("another role")
+		w.must(w.Kick(t.Context(), ViewerID(users[0]), id, ViewerID(users[1])))
+		checkGrows("a member taken out")
 	})
 }

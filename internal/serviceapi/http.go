@@ -295,5 +295,5 @@ func (s Service) deleteMember(ctx context.Context, _ *servicekeys.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return &web.Empty{}, s.Groups.TakeOut(ctx, id, user)
+	return &web.Empty{}, s.Groups.RemoveMember(ctx, id, user)
 }

@@ -7,8 +7,8 @@ import "slices"
 const (
 	// Life is the duration of a shown comment, in ms.
 	Life = 10_000
-	// Most is the largest number of stored comments of a room.
-	Most = 100
+	// MaxComments is the largest number of stored comments of a room.
+	MaxComments = 100
 )
 
 // Ring has the latest comments of a room, the oldest first. The zero Ring is empty. It is not safe for concurrent use.
@@ -21,14 +21,14 @@ type entry[T any] struct {
 
 // Add stores a comment that was sent at a time, and deletes the comments that have expired then.
 func (r *Ring[T]) Add(at int64, v T) {
-	if r.expire(at); len(r.all) == Most {
+	if r.expire(at); len(r.all) == MaxComments {
 		r.all = slices.Delete(r.all, 0, 1)
 	}
 	r.all = append(r.all, entry[T]{at, v})
 }
 
-// Flying returns the comments that are shown at a time.
-func (r *Ring[T]) Flying(now int64) []T {
+// Recent returns the comments that are shown at a time.
+func (r *Ring[T]) Recent(now int64) []T {
 	r.expire(now)
 	out := make([]T, len(r.all))
 	for i, e := range r.all {

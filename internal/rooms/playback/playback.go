@@ -15,7 +15,7 @@ const (
 	Fastest     = 4000               //
 	MaxPosition = 30 * 24 * 3600_000 // ms: longer than any item, and exact in a float
 	Fence       = int64(1) << 32     // number of versions in one generation
-	MostAhead   = 5000               // largest lead, in ms, of a register's time over the clock, for example after a failover
+	MaxAhead    = 5000               // largest lead, in ms, of a register's time over the clock, for example after a failover
 )
 
 // State is a room's register.
@@ -44,7 +44,7 @@ func (s State) At(now int64) int64 {
 // Made returns the time of the state, given the present time of the servers' clock. A time far ahead is from a wrong
 // clock. The state then counts as made now, so that playback does not stop until the clock reaches that time.
 func (s State) Made(now int64) int64 {
-	if s.Time > now+MostAhead {
+	if s.Time > now+MaxAhead {
 		return now
 	}
 	return s.Time

@@ -29,7 +29,7 @@ func TestAMediumWhoseTimeIsFarAheadMovesAfterTheNextCommand(t *testing.T) {
 	for _, c := range []struct {
 		ahead int64
 		want  int64 // position ten seconds after the command
-	}{{0, 15_000}, {MostAhead, 10_000}, {MostAhead + 1, 15_000}, {3600_000, 15_000}} {
+	}{{0, 15_000}, {MaxAhead, 10_000}, {MaxAhead + 1, 15_000}, {3600_000, 15_000}} {
 		s, ok := State{Position: 5000, Time: now + c.ahead, Rate: Normal, Paused: true}.Apply(Command{Verb: Play}, now)
 		if got := s.At(now + 10_000); !ok || got != c.want {
 			t.Errorf("%d ms ahead: it is at %d, want %d", c.ahead, got, c.want)
