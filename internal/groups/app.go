@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Operations of the backend on groups. It may add users who are not friends, and it acts in the name of the owner.
+// The backend's operations on groups. The backend acts in the name of the owner, and may add users who are not friends.
 
 // MaxJoined is the largest number of users for one call of [Service.AddMembers].
 const MaxJoined = 1000

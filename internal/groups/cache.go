@@ -18,8 +18,8 @@ import (
 var MembersChanged = cache.NewEvent[ID]("group members changed")
 
 // copies is the cached data of groups in Redis. A change continues without Redis ([cache.Proceed]), because no rule of
-// this domain uses the copies. With a stale copy, a socket may keep a group's channel until the drop in the outbox is
-// delivered.
+// this domain uses the copies. While a copy is stale, a socket may stay subscribed to a group's channel. This ends when
+// the outbox delivers the drop.
 type copies struct {
 	members *collection.Hash[ID, accounts.ID, cachedMember]
 }

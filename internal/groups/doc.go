@@ -14,10 +14,10 @@
 //
 // # Versions
 //
-// Each change takes the group's next version, one for each member concerned, and writes it to the member's row. The
-// changes since version 17 are then a range of rows. The row of a former member stays for 90 days, and for as long as
-// they are muted. A client that was offline for longer reads the whole list. The row has only the end of the mute,
-// which applies if the user joins again, and the version of the user's own settings.
+// Each change increases the group's version once for each changed member, and writes the new version to the member's
+// row. The changes since version 17 are then a range of rows. The row of a former member is stored for 90 days, or
+// until the mute ends if that is later. It has only the end of the mute, which applies if the user joins again, and the
+// version of the user's own settings. A client that was offline for longer reads the whole list.
 //
 // Settings that only the member sees (remark, notify, seen) take no version of the group. They have a version of their
 // own, which grows with each change and when the user joins again. Both versions change under the lock of the group.

@@ -17,7 +17,7 @@ const maxFanOut = 200
 func (s *Service) publish(ctx context.Context, d *changeSet) {
 	ctx = context.WithoutCancel(ctx)
 	list := slices.Concat(d.joined, d.changed)
-	listed := len(list)+len(d.left) <= maxFanOut // for more, the event has only the version, and clients list the changes
+	listed := len(list)+len(d.left) <= maxFanOut // otherwise the event has only the version, and clients list the changes
 	var users []accounts.ID
 	if listed {
 		for _, m := range list {
@@ -94,19 +94,19 @@ func (s *Service) staff(ctx context.Context, d *changeSet) []accounts.ID {
 	}
 	found, err := selectStaff(ctx, s.db, d.group.ID)
 	if err != nil { // the change is committed: clients get it when they list changes
-		s.log.Warn("groups: admins are not told of a change", "group", d.group.ID, "err", err)
+		s.log.Warn("groups: change not published to admins", "group", d.group.ID, "err", err)
 	}
 	return found
 }
 
-// audience returns the users who get a change; see the package.
+// audience returns the users who get a change: all members of a small group, else the admins and the changed members.
 func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.ID) []accounts.ID {
 	if d.group.Members <= maxFanOut {
 		all, err := s.MemberIDs(ctx, d.group.ID)
 		if err == nil {
 			return all
 		}
-		s.log.Warn("groups: members are not told of a change", "group", d.group.ID, "err", err)
+		s.log.Warn("groups: change not published to members", "group", d.group.ID, "err", err)
 	}
 	for _, m := range d.changed { // new members get api.EventGroupMine
 		staff = append(staff, m.User)
@@ -140,7 +140,7 @@ func (g Group) Wire() api.Group {
 	return w
 }
 
-// membership returns a group with a user's membership; nil: the user is not a member.
+// membership returns a group with a user's membership, which is nil for a user who is not a member.
 func membership(g Group, me *Membership) api.GroupMembership {
 	w := api.GroupMembership{Group: g.Wire()}
 	if me != nil {

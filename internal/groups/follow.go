@@ -9,12 +9,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Follower keeps its own data consistent with groups, in the same transactions. *messaging.Service implements it: it
-// has each group's chat.
+// Follower updates its own data in the transactions that change groups. *messaging.Service implements it, for the chats
+// of groups.
 type Follower interface {
-	// Around calls run, which changes a group in a transaction and calls record there. It may call record more than
-	// once, because a transaction may run again. When run has returned, Around does the work that follows the commit.
-	// It returns run's error.
+	// Around calls run, which changes a group in a transaction and calls record there. A transaction may run again, so
+	// run may call record more than once. When run has returned, Around does the work that follows the commit. It
+	// returns run's error.
 	Around(ctx context.Context, run func(record Record) error) error
 	// Forget deletes the follower's data of a group that was dissolved some time ago. It may be repeated.
 	Forget(ctx context.Context, id ID) error
@@ -44,7 +44,8 @@ type Note struct {
 // Follow sets the follower of all groups. It is called before the first change.
 func (s *Service) Follow(f Follower) { s.follower = f }
 
-// withFollower calls run, which changes a group, with the follower's record, when it is its turn.
+// withFollower waits for the group's turn, and then calls run, which changes the group. run passes its change to record
+// for the follower.
 func (s *Service) withFollower(ctx context.Context, id ID, run func(ctx context.Context, record Record) error) error {
 	return s.db.InTurn(ctx, id, func(ctx context.Context) error {
 		if s.follower == nil {
@@ -54,7 +55,7 @@ func (s *Service) withFollower(ctx context.Context, id ID, run func(ctx context.
 	})
 }
 
-// change returns d in the form for followers.
+// change returns d in the form for the follower.
 func (d *changeSet) change() Change {
 	c := Change{Group: d.group, By: d.by, New: d.before.ID.IsZero()}
 	for _, m := range d.joined {
@@ -134,12 +135,12 @@ func (d *changeSet) notesOfGroup() (notes []Note) {
 	return notes
 }
 
-// empty reports whether the change has nothing for a follower.
+// empty reports whether the change has no data for the follower.
 func (c Change) empty() bool {
 	return !c.New && len(c.Joined) == 0 && len(c.Left) == 0 && len(c.Notes) == 0
 }
 
-// Seat is a user's place in a group, which may be empty.
+// Seat is a group and a user who may be a member of it.
 type Seat struct {
 	Group ID
 	User  accounts.ID
@@ -148,7 +149,7 @@ type Seat struct {
 // Standing has the rights of a member in the group's chat.
 type Standing struct {
 	Role  Role
-	Muted error // the error of a member who may not write, else nil
+	Muted error // ErrMuted or ErrAllMuted if the member may not write
 }
 
 // Over reports whether the standing's role is above another member's.

@@ -23,25 +23,25 @@ type LinkID = ids.ID[Link]
 // RequestID identifies a request to join.
 type RequestID = ids.ID[Request]
 
-// Joins is the way for users without an invitation to join a group. Rows store its number.
+// Joins states how users without an invitation may join a group. Rows store its number.
 type Joins int
 
-// The ways.
+// The values of Joins.
 const (
-	Invited   Joins = iota // not at all
+	Invited   Joins = iota // they cannot join
 	ByRequest              // an admin decides
-	Open                   // at once
+	Open                   // they join at once
 )
 
 var joins = [...]string{api.JoinInvited, api.JoinAsking, api.JoinOpen}
 
-// String returns the way's name on the wire.
+// String returns the name on the wire.
 func (j Joins) String() string { return joins[j] }
 
 // Notify selects the messages that a member gets pushes for. Rows store its number.
 type Notify int
 
-// The settings.
+// The values of Notify.
 const (
 	All Notify = iota
 	Mentions
@@ -50,7 +50,7 @@ const (
 
 var notifies = [...]string{api.NotifyAll, api.NotifyMentions, api.NotifyNone}
 
-// String returns the setting's name on the wire.
+// String returns the name on the wire.
 func (n Notify) String() string { return notifies[n] }
 
 // Group is a group of users.
@@ -133,7 +133,7 @@ const (
 	Pending State = iota
 	Approved
 	Refused
-	Withdrawn // by the user; or the user joined in another way, was banned or erased, or the group was dissolved
+	Withdrawn // by the user; or the user joined in another way or was erased, or the group was dissolved
 	Expired
 )
 
@@ -160,29 +160,29 @@ type Ban struct {
 	At   int64 // Unix ms
 }
 
-// Refusals of this domain. For a user who may not see a group, the group does not exist.
+// The errors of this domain. ErrGroup is also the error for a group that the caller may not see.
 var (
 	ErrGroup      = errs.New(errs.NotFound, "group.unknown", "There is no such group.")
 	ErrMember     = errs.New(errs.NotFound, "group.member_unknown", "This user is not in the group.")
 	ErrMay        = errs.New(errs.Forbidden, "group.not_allowed", "Your role in the group does not allow this.")
-	ErrRank       = errs.New(errs.Forbidden, "group.rank", "This can be done to members of a lower role only.")
-	ErrOwner      = errs.New(errs.Conflict, "group.owner", "The owner hands the group over before leaving it, or dissolves it.")
-	ErrFull       = errs.New(errs.Conflict, "group.full", "The group has as many members as a group can have.")
-	ErrAdmins     = errs.New(errs.Conflict, "group.admins_full", "The group has as many admins as a group can have.")
-	ErrGroups     = errs.New(errs.Conflict, "group.too_many", "You are in as many groups as a user can be.")
-	ErrText       = errs.New(errs.Invalid, "group.text_invalid", "A name is 1 to 60, a nickname or remark at most 40, a question or answer at most 200, an announcement at most 2,000 printable characters.")
-	ErrNotFriend  = errs.New(errs.Forbidden, "group.not_friends", "Invite your friends only; others can be sent a link.")
+	ErrRank       = errs.New(errs.Forbidden, "group.rank", "You can do this only to members with a lower role.")
+	ErrOwner      = errs.New(errs.Conflict, "group.owner", "You are the owner. Transfer or dissolve the group first.")
+	ErrFull       = errs.New(errs.Conflict, "group.full", "The group has the maximum number of members.")
+	ErrAdmins     = errs.New(errs.Conflict, "group.admins_full", "The group has the maximum number of admins. Dismiss one first.")
+	ErrGroups     = errs.New(errs.Conflict, "group.too_many", "You, or a user you add, are in too many groups.")
+	ErrText       = errs.New(errs.Invalid, "group.text_invalid", "The text is empty, too long or not printable. Correct it.")
+	ErrNotFriend  = errs.New(errs.Forbidden, "group.not_friends", "You can invite only friends. Send other users a link.")
 	ErrBanned     = errs.New(errs.Forbidden, "group.banned", "You cannot join this group.")
-	ErrTheyBanned = errs.New(errs.Conflict, "group.they_are_banned", "A user whom you invite is banned from the group.")
-	ErrAlready    = errs.New(errs.Conflict, "group.already", "You are in this group already.")
-	ErrLink       = errs.New(errs.NotFound, "group.link_unknown", "There is no such link, or it does not let anybody in any more.")
-	ErrLinks      = errs.New(errs.Conflict, "group.links_full", "The group has as many links as a group can have. Revoke some first.")
-	ErrNoRequest  = errs.New(errs.NotFound, "group.request_unknown", "There is no such request, or it was answered already.")
-	ErrRequests   = errs.New(errs.Conflict, "group.requests_full", "Too many users wait to join this group. Please try again later.")
+	ErrTheyBanned = errs.New(errs.Conflict, "group.they_are_banned", "An invited user is banned. Lift the ban first.")
+	ErrAlready    = errs.New(errs.Conflict, "group.already", "You are already in this group.")
+	ErrLink       = errs.New(errs.NotFound, "group.link_unknown", "The link is invalid or expired. Get a new one.")
+	ErrLinks      = errs.New(errs.Conflict, "group.links_full", "The group has 50 links, the maximum. Revoke one first.")
+	ErrNoRequest  = errs.New(errs.NotFound, "group.request_unknown", "There is no such pending request.")
+	ErrRequests   = errs.New(errs.Conflict, "group.requests_full", "The group has 1,000 pending requests, the maximum. Try again later.")
 	ErrNoBan      = errs.New(errs.NotFound, "group.ban_unknown", "This user is not banned from the group.")
 	ErrSelf       = errs.New(errs.Invalid, "group.self", "That is yourself.")
-	ErrUntil      = errs.New(errs.Invalid, "group.until_invalid", "A time until when somebody is muted lies within the next ten years.")
-	ErrMuted      = errs.New(errs.Forbidden, "group.muted", "You may not write in this group for now.")
+	ErrUntil      = errs.New(errs.Invalid, "group.until_invalid", "The mute is too long. Choose an end within ten years.")
+	ErrMuted      = errs.New(errs.Forbidden, "group.muted", "You are muted in this group. Try again later.")
 	ErrAllMuted   = errs.New(errs.Forbidden, "group.all_muted", "Only admins may write in this group for now.")
 	ErrCursor     = errs.New(errs.Invalid, "group.cursor", "That cursor does not come from this list.")
 )
@@ -190,9 +190,9 @@ var (
 // Settings are the operator's settings; 0 means the default.
 type Settings struct {
 	Members     int           `koanf:"members" default:"500" help:"members that a group may have, at most 5000"`
-	Admins      int           `koanf:"admins" default:"20" help:"admins that a group may have beside its owner, at most 200"`
+	Admins      int           `koanf:"admins" default:"20" help:"admins that a group may have in addition to its owner, at most 200"`
 	Groups      int           `koanf:"groups" default:"500" help:"groups that a user may be in, at most 1000"`
-	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"how long a request to join can be answered, between an hour and a year"`
+	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"time until a request to join expires, between an hour and a year"`
 }
 
 // Validate returns all faults, joined.
@@ -205,7 +205,7 @@ func (c Settings) Validate() error {
 		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year", c.RequestLife))
 }
 
-// line returns a user's line of text, trimmed.
+// line returns s trimmed. It returns ErrText unless s is one line of minLen to maxLen printable characters.
 func line(field, s string, minLen, maxLen int) (string, error) {
 	s, ok := words.Line(s, maxLen)
 	if !ok || len(s) < minLen {
@@ -225,7 +225,8 @@ func until(t, now time.Time) (int64, error) {
 	return t.UnixMilli(), nil
 }
 
-// place is the end of a page of members. Higher roles are first, then members who joined earlier.
+// place is the position where a page ends. Members are ordered by role, the highest first, and then by the time of
+// joining.
 type place struct {
 	role   Role
 	joined int64

@@ -20,7 +20,7 @@ import (
 var (
 	createLimit = ratelimit.Limit{Max: 30, Window: time.Hour}
 	inviteLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
-	joinLimit   = ratelimit.Limit{Max: 30, Window: time.Minute} // makes guessing links hopeless
+	joinLimit   = ratelimit.Limit{Max: 30, Window: time.Minute} // slows down guessing of links
 )
 
 // Routes adds the domain's operations to a.
@@ -33,12 +33,12 @@ func (s *Service) Routes(a *web.API) {
 		Description: "The group that the caller joined last comes first.", Errors: []*errs.Error{ErrStore}}, s.getGroups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}", ID: "groups.get", Tags: tags,
 		Summary:     "Get a group",
-		Description: "Includes the caller's place in it. A user who is not in the group sees it if it lets users in who are not invited, without its announcement.",
+		Description: "Includes the caller's membership. Other users get the group, without its announcement, only if users may join without an invitation.",
 		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getGroup)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}", ID: "groups.update", Tags: tags,
 		Summary: "Update a group", Errors: []*errs.Error{ErrGroup, ErrMay, ErrText, ErrUntil, ErrStore}}, s.patchGroup)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}", ID: "groups.dissolve", Tags: tags, Status: http.StatusNoContent,
-		Summary: "End a group, for all", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deleteGroup)
+		Summary: "Dissolve a group", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deleteGroup)
 	s.pictureRoutes(a, tags)
 	s.cardRoutes(a, tags)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/owner", ID: "groups.transfer", Tags: tags,
@@ -49,25 +49,25 @@ func (s *Service) Routes(a *web.API) {
 		Description: "Changes the nickname, the remark or the notifications, or marks the announcement as seen.", Errors: []*errs.Error{ErrGroup, ErrText, ErrStore}}, s.patchMe)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/me", ID: "groups.leave", Tags: tags, Status: http.StatusNoContent,
 		Summary:     "Leave a group",
-		Description: "The owner hands the group over first. When the last member leaves, the group is dissolved.",
+		Description: "The owner must transfer the group first. When the last member leaves, the group is dissolved.",
 		Errors:      []*errs.Error{ErrGroup, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/seen", ID: "groups.seen", Tags: tags,
 		Summary: "Count readers of the announcement", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getSeen)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags, HeavyQuery: "q",
 		Summary:     "List members of a group",
-		Description: "Higher roles first, then in the order of joining. A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then. With q only those whose nickname, name, or the caller's remark of them, has each word of it, whole or in part; a call looks at a thousand members: an answer may have few, or none, and yet a next.",
+		Description: "Higher roles come first, then earlier members. To store the list, a client reads all pages and then lists the changes since the version of the first page. With q, the list has only members whose nickname, name or remark contains each word. One call searches 1,000 members, so a page may be empty and still have a next.",
 		Errors:      []*errs.Error{ErrGroup, ErrCursor, ErrQuery, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/changes", ID: "groups.changes", Tags: tags,
 		Summary:     "List group changes since a version",
-		Description: "Members who left are known for 90 days; when older changes are asked for, `reset` says so.",
+		Description: "Former members are listed for at least 90 days. If older changes are missing, `reset` is true: read the whole list.",
 		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getChanges)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/members", ID: "groups.invite", Tags: tags, Limit: inviteLimit,
-		Summary: "Make friends of the caller members", Errors: []*errs.Error{ErrGroup, ErrMay, ids.ErrMalformed, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postMembers)
+		Summary: "Add friends to a group", Errors: []*errs.Error{ErrGroup, ErrMay, ids.ErrMalformed, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postMembers)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/members/{user}", ID: "groups.set_member", Tags: tags,
 		Summary:     "Update a member of a group",
 		Description: "Appoints or dismisses an admin, or mutes or unmutes a member.", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil, ErrStore}}, s.patchMember)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/members/{user}", ID: "groups.remove", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Take a member out", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
+		Summary: "Remove a member", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/bans", ID: "groups.bans", Tags: tags,
 		Summary:     "List bans of a group",
 		Description: "Newest first.", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getBans)
@@ -87,11 +87,11 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Get the group of a link", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/group-links/{link}", ID: "groups.join", Tags: tags, Limit: joinLimit,
 		Summary:     "Join a group by link",
-		Description: "By the card of a group in which admins decide who joins, it asks them: the answer has a request instead of the caller's place.",
+		Description: "If admins decide who joins, a card opens a request to join. The response then has the request instead of the membership.",
 		Errors:      []*errs.Error{ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postJoin)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests", ID: "groups.ask", Tags: tags, Limit: joinLimit,
-		Summary:     "Ask to join a group",
-		Description: "An open group lets the caller in at once. Asking again changes nothing.",
+		Summary:     "Request to join a group",
+		Description: "An open group admits the caller at once. A second request changes nothing.",
 		Errors:      []*errs.Error{ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/requests", ID: "groups.requests", Tags: tags,
 		Summary:     "List pending requests to join",
@@ -104,7 +104,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Refuse a request", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrStore}}, s.postRefuse)
 }
 
-// GroupPath names a group. An invalid id is treated as an unknown group.
+// GroupPath identifies a group. An invalid id counts as an unknown group.
 type GroupPath struct {
 	Group string `path:"group" maxLength:"64" doc:"the group's id"`
 }
@@ -117,13 +117,13 @@ func (p GroupPath) parse() (ID, error) {
 	return id, nil
 }
 
-// MemberPath names a user in a group.
+// MemberPath identifies a user in a group.
 type MemberPath struct {
 	GroupPath
 	User string `path:"user" maxLength:"64" doc:"the user's id"`
 }
 
-// both returns the group and the user of the path. It returns the given error for an invalid user id.
+// both returns the group and the user of the path. It returns errInvalid if the user's id is invalid.
 func (p MemberPath) both(errInvalid error) (ID, accounts.ID, error) {
 	id, err := p.parse()
 	if err != nil {
@@ -136,7 +136,7 @@ func (p MemberPath) both(errInvalid error) (ID, accounts.ID, error) {
 	return id, user, nil
 }
 
-// LinkPath names a link.
+// LinkPath identifies a link.
 type LinkPath struct {
 	Link string `path:"link" maxLength:"64" doc:"the link's id"`
 }
@@ -151,8 +151,8 @@ func (p LinkPath) link() (LinkID, error) {
 
 // PageQuery selects a page of a list.
 type PageQuery struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"maximum number of results"`
 }
 
 func parseUsers(texts []string) ([]accounts.ID, error) {
@@ -271,7 +271,7 @@ func (s *Service) getSeen(ctx context.Context, caller accounts.Caller, in *Group
 func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	PageQuery
-	Q string `query:"q" maxLength:"100" example:"ann" doc:"what to look for"`
+	Q string `query:"q" maxLength:"100" example:"ann" doc:"words to search for"`
 }) (*web.Body[api.GroupMembers], error) {
 	id, err := in.parse()
 	if err != nil {
@@ -298,8 +298,8 @@ func usersOf(list []Membership) []accounts.ID {
 
 func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
-	Since int64 `query:"since" minimum:"0" default:"0" doc:"the version that the caller has; 0 is the empty list of the beginning"`
-	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"how many"`
+	Since int64 `query:"since" minimum:"0" default:"0" doc:"the version that the caller has; 0: none"`
+	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"maximum number of results"`
 }) (*web.Body[api.GroupChanges], error) {
 	id, err := in.parse()
 	if err != nil {
@@ -508,7 +508,7 @@ func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in 
 	return &web.Empty{}, s.Withdraw(ctx, caller.User, id)
 }
 
-// RequestPath names a request in a group.
+// RequestPath identifies a request in a group.
 type RequestPath struct {
 	GroupPath
 	Request string `path:"request" maxLength:"64" doc:"the request's id"`

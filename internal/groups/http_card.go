@@ -16,7 +16,7 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 	refusals := []*errs.Error{ErrGroup, ErrMay, ErrStore}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/card", ID: "groups.card_draw", Tags: tags,
 		Summary:     "Draw a group's card",
-		Description: "Members who may invite draw it. It is a link that expires after 48 hours; until then this returns the same one. It is among the group's links, and ends as they do: when it is revoked, or the member who drew it may no longer invite.",
+		Description: "Only members who may invite can draw it. A card is an invite link that expires after 48 hours; until then, this operation returns the same card. A card also ends when it is revoked, or when its creator may no longer invite.",
 		NoReplay:    true, Errors: refusals}, s.postCard)
 	refusals = append(refusals, accounts.ErrNotDrawn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,
@@ -27,8 +27,8 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 		Summary: "Get the card as SVG", Errors: refusals}, s.getCardSVG)
 }
 
-// card returns the group's card from get, with the text of its QR code: a link to this server's page with the caller's
-// host.
+// card returns the group's card from get. The text of its QR code is a link to this server's page, with the host that
+// the caller used.
 func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath, get func(context.Context, accounts.ID, ID) (Link, error)) (c api.Card, err error) {
 	id, err := in.parse()
 	if err != nil {

@@ -28,14 +28,14 @@ const uploadTime = 45 * time.Second
 func (s *Service) pictureRoutes(a *web.API, tags []string) {
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/picture", ID: "groups.set_picture", Tags: tags,
 		Summary:     "Upload a group's picture",
-		Description: "Admins. What an image may be, and what becomes of it, is as with the caller's own picture (me.avatar.set).",
+		Description: "Only admins can do this. The rules for the image are the same as for the caller's own picture (me.avatar.set).",
 		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Time: picture.Time, Limit: uploadLimit,
 		Errors: []*errs.Error{ErrGroup, ErrMay, picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy, ErrStore}}, s.putPicture)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/picture", ID: "groups.remove_picture", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Remove a group's picture", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deletePicture)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/group-pictures/{picture}/{size}", ID: "group_pictures.get", Tags: tags,
-		Summary:     "One size of a group's picture",
-		Description: "What an id stands for never changes: keep it for as long as you like. With If-None-Match the answer may be 304. JPEG, or PNG when something shows through.",
+		Summary:     "Get a group's picture by size",
+		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is JPEG, or PNG with transparency.",
 		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrPicture, ErrStore}}, s.getPicture)
 }
 

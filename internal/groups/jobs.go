@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// formerMemberLife is the shortest time that SQL stores the row of a former member. It is longer for a muted one.
+	// formerMemberLife is the shortest time until the row of a former member is deleted. The row of a muted one stays
+	// until the mute ends.
 	formerMemberLife = 90 * 24 * time.Hour
 	// sweepBatch is the number of rows that a sweep handles at a time.
 	sweepBatch = 200
-	// dissolvedDelay is the delay before the messages of a dissolved group are deleted, so that running requests have
-	// ended.
+	// dissolvedDelay is the time until the data of a dissolved group is deleted. Requests that were running when it was
+	// dissolved have ended by then.
 	dissolvedDelay = 10 * time.Minute
 )
 
-// Jobs returns the background jobs of this domain. No caller depends on them.
+// Jobs returns the background jobs of this domain. No request waits for them.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "groups.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: s.prune}}
 }

@@ -24,5 +24,5 @@ var (
 	groupsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:group:{uid}", events.Payload(
 		api.EventGroupMine, api.EventGroupChanged, api.EventGroupLeft,
 		api.EventGroupRequested, api.EventGroupRequestClosed),
-		keyspace.Doc{Purpose: "what happens to a user's groups", MaxBytes: 64 << 10, Version: 4})
+		keyspace.Doc{Purpose: "events of a user's groups", MaxBytes: 64 << 10, Version: 4})
 )

@@ -15,8 +15,8 @@ import (
 // maxLinks is the largest number of open links of a group.
 const maxLinks = 50
 
-// NewLink creates a link that admits users until life has passed. most is the limit of uses; 0 means none. The caller
-// chooses the link's id, as in [Service.Create]. It returns ErrGroup, ErrMay or ErrLinks.
+// NewLink creates a link that expires after life. maxUses is the largest number of its uses, or 0 for no limit. The
+// caller chooses the link's id, as in [Service.Create]. It returns ErrGroup, ErrMay or ErrLinks.
 func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link LinkID, life time.Duration, maxUses int) (l Link, err error) {
 	defer errs.Wrap(&err, "groups.NewLink %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
@@ -41,7 +41,7 @@ func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link Lin
 	return l, err
 }
 
-// openLinks returns the links that admit users: they have not expired, have uses left, and their makers may invite.
+// openLinks returns the open links of a group: they have not expired, have uses left, and their creators may invite.
 func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now time.Time) ([]Link, error) {
 	links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return !l.open(now) })
 	if len(links) == 0 {
@@ -62,7 +62,7 @@ func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now 
 	}), err
 }
 
-// checkLink returns ErrLink if a link has expired or is used up, or if its maker may no longer invite.
+// checkLink returns ErrLink for a link that has expired or is used up, or whose creator may no longer invite.
 func checkLink(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time) error {
 	open, err := openLinks(ctx, q, g, []Link{l}, now)
 	if err == nil && len(open) == 0 {
@@ -71,7 +71,8 @@ func checkLink(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.T
 	return err
 }
 
-// Links returns the open links: all of them to admins, and only their own to members. It returns ErrGroup.
+// Links returns a group's open links: all of them to an admin, and the caller's own to other members. It returns
+// ErrGroup.
 func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "groups.Links %s", id)
 	g, me, err := s.groupAndMember(ctx, user, id)
@@ -85,7 +86,8 @@ func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link,
 	return slices.DeleteFunc(all, func(l Link) bool { return me.Role < Admin && l.By != user }), asKind(ctx, err)
 }
 
-// Revoke revokes a link. A member may revoke their own links, an admin all. It returns ErrGroup, ErrLink or ErrMay.
+// Revoke revokes a link. Members may revoke their own links; admins may revoke all. It returns ErrGroup, ErrLink or
+// ErrMay.
 func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "groups.Revoke %s", id)
 	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, me Membership) error {
@@ -103,10 +105,10 @@ func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link Link
 	return err
 }
 
-// GroupOfLink returns the group of a link for a user who may join, and the user's membership; nil: not a member. It returns
-// ErrLink.
+// GroupOfLink returns the group of a link and the user's membership, which is nil unless the user is a member. It
+// returns ErrLink.
 func (s *Service) GroupOfLink(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me *Membership, err error) {
-	defer errs.Wrap(&err, "groups.Look")
+	defer errs.Wrap(&err, "groups.GroupOfLink")
 	l, err := selectLink(ctx, s.db, link)
 	if err != nil {
 		return Group{}, nil, asKind(ctx, err)
@@ -129,10 +131,10 @@ func (s *Service) GroupOfLink(ctx context.Context, user accounts.ID, link LinkID
 	return g, &m, asKind(ctx, err)
 }
 
-// cardLife is the lifetime of a group's card, which is the same as for a user's card. It lasts over a weekend.
+// cardLife is the lifetime of a group's card, the same as of a user's card. It is longer than a weekend.
 const cardLife = 48 * time.Hour
 
-// Card returns the group's card to members who may invite. Other users scan it to find the group. It returns
+// Card returns the group's card to a member who may invite. Other users scan it to find the group. It returns
 // [accounts.ErrNotDrawn] if no open card exists, ErrGroup or ErrMay.
 func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.Card %s", id)
@@ -156,8 +158,8 @@ func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link,
 	return Link{}, accounts.ErrNotDrawn
 }
 
-// DrawCard returns the group's card like [Service.Card], and creates one if none exists. The card ends when it expires,
-// when it is revoked, or when the member who drew it may no longer invite. It returns ErrGroup or ErrMay.
+// DrawCard returns the group's card like [Service.Card], and creates one if none is open. The card ends when it
+// expires, when it is revoked, or when its creator may no longer invite. It returns ErrGroup or ErrMay.
 func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.DrawCard %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
@@ -178,9 +180,9 @@ func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card L
 	return card, err
 }
 
-// Join adds the user to the group of a link. If the link is a card and admins decide, it sends a request with answer
-// instead. Then me is nil and r is the request. It returns ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull or
-// ErrGroups.
+// Join adds the user to the group of a link. If the link is a card and admins decide who joins, it opens a request with
+// answer instead. Then me is nil and r is the request. It returns ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull,
+// ErrGroups or ErrRequests.
 func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answer string) (_ Group, me *Membership, r *Request, err error) {
 	defer errs.Wrap(&err, "groups.Join")
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
@@ -221,7 +223,7 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answe
 	return g, me, r, err
 }
 
-// checkJoin refuses a user for a locked group: it returns ErrAlready for a member and ErrBanned for a banned user.
+// checkJoin returns ErrAlready for a member of a locked group, and ErrBanned for a banned user.
 func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID) error {
 	switch _, err := selectMember(ctx, tx, d.group.ID, user); {
 	case err == nil:

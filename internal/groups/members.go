@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Invite adds the user's friends to the group at once, and returns the ones who were not members. It returns ErrGroup,
+// Invite adds the user's friends to the group at once, and returns the new members. It returns ErrGroup,
 // ErrMay, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups or accounts.ErrNoUser.
 func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []accounts.ID) (added []Membership, err error) {
 	defer errs.Wrap(&err, "groups.Invite %s", id)
@@ -87,7 +87,8 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 	return m, err
 }
 
-// changeMember is [Service.change] for an act on another member, whose role must be lower. It returns ErrMember or ErrRank.
+// changeMember is [Service.change] for an act on another member, whose role must be lower. It returns ErrMember or
+// ErrRank.
 func (s *Service) changeMember(ctx context.Context, user accounts.ID, id ID, other accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Membership) error) (Group, error) {
 	return s.change(ctx, id, user, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
 		m, err := selectMember(ctx, tx, id, other)
@@ -196,8 +197,8 @@ func (s *Service) may(ctx context.Context, user accounts.ID, id ID, v verb) erro
 	return me.Role.may(v, g)
 }
 
-// Leave removes the user from a group. The owner cannot leave while the group has other members. If no members are
-// left, the group is dissolved. It returns ErrGroup or ErrOwner.
+// Leave removes the user from a group. The owner cannot leave while the group has other members. When the last member
+// leaves, the group is dissolved. It returns ErrGroup or ErrOwner.
 func (s *Service) Leave(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Leave %s", id)
 	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
@@ -235,7 +236,7 @@ func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to acco
 	return g, me, err
 }
 
-// Dissolve ends a group, for all. It returns ErrGroup or ErrMay.
+// Dissolve dissolves a group. It returns ErrGroup or ErrMay.
 func (s *Service) Dissolve(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Dissolve %s", id)
 	_, err = s.change(ctx, id, user, []verb{dissolve}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {

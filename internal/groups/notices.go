@@ -11,9 +11,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// recordNotices writes the notices about d for users who see it nowhere else. New and former members get one, admins get one
-// for each request, and users get one for the answer. The notices of a request leave the admins' lists when the request
-// ends, and when they are no longer admins.
+// recordNotices stores the notices about d. New and former members get one, admins get one for each request, and the
+// user of a request gets one for the answer. An admin's notice of a request is withdrawn when the request ends, or when
+// the user is no longer an admin.
 func (s *Service) recordNotices(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if s.notices == nil {
 		return nil
@@ -35,8 +35,8 @@ func (s *Service) recordNotices(ctx context.Context, tx *sqldb.Tx, d *changeSet)
 	return s.notices.Record(ctx, tx, d.newNotices(staff)...)
 }
 
-// staleNotices returns the notices that leave the lists of admins: notices of closed requests, and all notices of former
-// admins.
+// staleNotices returns the admins' notices to withdraw: those of closed requests, and those of all pending requests
+// for former admins.
 func (d *changeSet) staleNotices(ctx context.Context, tx *sqldb.Tx, staff []accounts.ID) (stale []notices.SourceKey, err error) {
 	if former := d.formerStaff(); len(former) > 0 {
 		pending := d.closed // in a dissolved group, all pending requests
@@ -59,7 +59,7 @@ func (d *changeSet) staleNotices(ctx context.Context, tx *sqldb.Tx, staff []acco
 	return stale, nil
 }
 
-// newNotices returns the new notices of users about changes that concern them, and of admins about a request.
+// newNotices returns the new notices: for users about their own membership or request, and for admins about a request.
 func (d *changeSet) newNotices(staff []accounts.ID) (entries []notices.Entry) {
 	entry := func(kind string, to, by accounts.ID, source string, data api.NoticeOfGroup) {
 		if to == by {

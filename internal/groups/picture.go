@@ -14,7 +14,7 @@ import (
 // never changes.
 type PictureID = ids.ID[picture.Picture]
 
-// ErrPicture refuses a picture that is not a group's present picture.
+// ErrPicture is the error for an id that is not a group's present picture.
 var ErrPicture = errs.New(errs.NotFound, "group.picture_unknown", "There is no such picture.")
 
 // SetPicture replaces the group's picture, and returns the group and the user's membership. It returns ErrGroup,

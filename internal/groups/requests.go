@@ -10,14 +10,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// maxPending is the largest number of pending requests of a group. It is bounded because some changes of the group read
-// all of them.
+// maxPending is the largest number of pending requests of a group, because some changes of the group read all of them.
 const maxPending = 1000
 
-// RequestJoin requests to join a group. An open group admits the user at once, and r is nil. A second request changes nothing.
-// It returns ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups or ErrRequests.
+// RequestJoin requests to join a group. An open group admits the user at once; then r is nil. A second request changes
+// nothing. It returns ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups or ErrRequests.
 func (s *Service) RequestJoin(ctx context.Context, user accounts.ID, id ID, answer string) (r *Request, err error) {
-	defer errs.Wrap(&err, "groups.Ask %s", id)
+	defer errs.Wrap(&err, "groups.RequestJoin %s", id)
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
 		return nil, err
 	}
@@ -27,7 +26,7 @@ func (s *Service) RequestJoin(ctx context.Context, user accounts.ID, id ID, answ
 		switch {
 		case errors.Is(err, ErrAlready):
 			return err
-		case d.group.Joins == Invited: // it does not exist for others
+		case d.group.Joins == Invited: // users who are not members may not see it
 			return ErrGroup
 		case err != nil:
 			return err

@@ -8,18 +8,19 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/words"
 )
 
-// A search compares members here, as in messaging (decision 17). Names and remarks belong to other domains, and no
-// index of all engines finds a part of a Chinese name. The cost of a call is bounded, and a cursor resumes the search.
+// The search compares members in Go, as the search in messaging does (decision 17). Names and remarks belong to other
+// domains, and not every engine has an index that finds a part of a Chinese name. The cost of a call is bounded, and a
+// cursor resumes the search.
 
 // searchBatch is the number of members that one call reads. The largest group has five times as many.
 const searchBatch = 1000
 
-// ErrQuery refuses a search without words.
-var ErrQuery = errs.New(errs.Invalid, "group.query", "There is nothing in this to search for.")
+// ErrQuery is the error for a search without words.
+var ErrQuery = errs.New(errs.Invalid, "group.query", "The search has no word. Enter at least one.")
 
-// Search returns up to limit members in the order of [Service.Members], after the cursor. The member's nickname, name,
-// or the user's remark must have each word of q. One call reads only some members, so a page may have few or no results
-// and still a next cursor. It returns ErrGroup, ErrCursor or ErrQuery.
+// Search returns up to limit members after the cursor, in the order of [Service.Members]. Each word of q must be in the
+// member's nickname or name, or in the user's remark. One call reads a limited number of members, so a page may have
+// few or no results and still a next cursor. It returns ErrGroup, ErrCursor or ErrQuery.
 func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor string, limit int) (found []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Search %s", id)
 	query := words.Of(q)

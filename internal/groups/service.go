@@ -38,7 +38,7 @@ type Friends interface {
 	Remarks(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]string, error)
 }
 
-// Config has the parts that the domain needs.
+// Config has the dependencies and settings of a Service.
 type Config struct {
 	DB      *sqldb.DB
 	Caches  *cache.Runtime
@@ -46,16 +46,16 @@ type Config struct {
 	Bus     *events.Bus  // receives the events, after the commit
 	People  People
 	Friends Friends
-	Studio  *picture.Studio   // makes pictures of groups; nil: a new one
+	Studio  *picture.Studio   // encodes pictures of groups; nil: a new one
 	Hooks   *webhooks.Service // after-hooks of each change of a group; nil: none
 	Log     *slog.Logger
-	// Notices stores the notices for users who may not see the group. Nil: users get events only.
+	// Notices stores the notices of users. Nil: users get events only.
 	Notices *notices.Service
 
 	Settings
 }
 
-// Service is the domain for the rest of the program. It is safe for concurrent use.
+// Service implements groups. It is safe for concurrent use.
 type Service struct {
 	db       *sqldb.DB
 	caches   *aggregate.Caches
@@ -71,7 +71,7 @@ type Service struct {
 	log      *slog.Logger
 }
 
-// New returns the domain with the parts in cfg. The error has all faults of the settings.
+// New returns a Service. The error has all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -84,19 +84,19 @@ func New(cfg Config) (*Service, error) {
 		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
-// leaver is a former member, with the reason of leaving.
+// leaver is a former member, with the reason for leaving.
 type leaver struct {
 	user   accounts.ID
 	reason string
 	role   Role // before
 }
 
-// A changeSet has the changes of one transaction to a group. Cache updates and events after the commit are computed
-// from it.
+// A changeSet has the changes of a group in one transaction, under the group's lock. Cache updates and events after the
+// commit are computed from it.
 type changeSet struct {
 	at            time.Time
-	by            accounts.ID                // the user who makes the change
-	byBackend     bool                       // the backend makes it, in the owner's name
+	by            accounts.ID                // the user who changes the group
+	byBackend     bool                       // the backend changes it, in the owner's name
 	silent        bool                       // the chat gets no system message
 	before        Group                      // before; zero for a new one
 	membersBefore map[accounts.ID]Membership // changed members, before
@@ -252,7 +252,7 @@ func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Membership
 	return updateMember(ctx, tx, d.group.ID, m)
 }
 
-// set writes changes of a member that all members see.
+// set writes changes of a member that are visible to all members.
 func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, was, m Membership) error {
 	if m = d.write(m); d.membersBefore == nil {
 		d.membersBefore = map[accounts.ID]Membership{}
@@ -269,9 +269,10 @@ func (d *changeSet) close(ctx context.Context, tx *sqldb.Tx, r Request, state St
 	return closeRequest(ctx, tx, r.ID, state)
 }
 
-// Create creates a group of a user and friends. The caller chooses the id, the same for each try of one request. If an
-// earlier try has created the group, Create returns it unchanged. It returns ErrGroup if that group is dissolved or the
-// user is no longer a member. The other errors are ErrText, ErrNotFriend, ErrFull, ErrGroups and accounts.ErrNoUser.
+// Create creates a group of a user and friends. The caller chooses the id and uses it again for each retry of a
+// request: Create then returns the group of the earlier try as it is now. It returns ErrGroup if the earlier try's
+// group is dissolved or the user has left it. The other errors are ErrText, ErrNotFriend, ErrFull, ErrGroups and
+// accounts.ErrNoUser.
 func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID) (_ Group, _ Membership, err error) {
 	defer errs.Wrap(&err, "groups.Create %s", owner)
 	if name, err = line("body.name", name, 1, 60); err != nil {
@@ -284,10 +285,10 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name str
 	return s.create(ctx, owner, id, name, members, false)
 }
 
-// create is the second half of Create.
+// create creates a group, after the checks of Create or CreateFor.
 func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID, byBackend bool) (g Group, me Membership, err error) {
 	var d changeSet
-	var exists bool // by an earlier try
+	var exists bool // an earlier try has created the group
 	err = s.withFollower(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) error {
 			d = changeSet{at: tx.Now(), by: owner, byBackend: byBackend, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
@@ -328,7 +329,7 @@ func selectEarlier(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (
 	return g, me, err
 }
 
-// others returns users without user, each once.
+// others returns users without user and without duplicates.
 func others(user accounts.ID, users []accounts.ID) []accounts.ID {
 	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
 	return slices.DeleteFunc(slices.Compact(users), func(u accounts.ID) bool { return u == user })
@@ -351,8 +352,8 @@ func (s *Service) areFriends(ctx context.Context, user accounts.ID, users []acco
 	return nil
 }
 
-// Group returns a group for a user, and the user's membership; nil: not a member. It returns ErrGroup unless the user
-// is a member, or the group admits users without an invitation.
+// Group returns a group and the user's membership, which is nil unless the user is a member. It returns ErrGroup if the
+// user is not a member and the group admits only invited users.
 func (s *Service) Group(ctx context.Context, user accounts.ID, id ID) (_ Group, me *Membership, err error) {
 	defer errs.Wrap(&err, "groups.Group %s", id)
 	g, err := selectGroup(ctx, s.db, id, "")
@@ -372,7 +373,7 @@ func (s *Service) Group(ctx context.Context, user accounts.ID, id ID) (_ Group, 
 	return g, nil, nil
 }
 
-// Groups returns all groups of a user, the last joined first, and the user's membership in each.
+// Groups returns all groups of a user, and the user's membership in each. The group that the user joined last is first.
 func (s *Service) Groups(ctx context.Context, user accounts.ID) (_ []Group, mine []Membership, err error) {
 	defer errs.Wrap(&err, "groups.Groups %s", user)
 	list, mine, err := groupsOf(ctx, s.db, user)
@@ -391,8 +392,8 @@ func (s *Service) groupAndMember(ctx context.Context, user accounts.ID, id ID) (
 	return g, *me, nil
 }
 
-// Members returns up to limit members, higher roles first, after the cursor, and the group from before the read.
-// [Service.Changes] since its version returns the changes that the page may have missed. It returns ErrGroup or
+// Members returns up to limit members after the cursor, higher roles first, and the group as it was before the read.
+// The page may lack later changes; [Service.Changes] since the group's version returns them. It returns ErrGroup or
 // ErrCursor.
 func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Members %s", id)
@@ -439,7 +440,7 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since in
 	if err != nil {
 		return Changes{}, asKind(ctx, err)
 	}
-	// Read after the rows, so that a removal that was pruned in the meantime is noticed.
+	// Read after the rows, so that now.pruned includes rows that were pruned in the meantime.
 	now, _, err := s.groupAndMember(ctx, user, id)
 	if err != nil {
 		return Changes{}, err
@@ -486,7 +487,7 @@ func (u Update) verbs() (all []verb) {
 	return all
 }
 
-// clean returns u with its texts trimmed, or ErrText.
+// clean returns u with its texts in their stored form. It returns ErrText.
 func (u Update) clean() (Update, error) {
 	for _, t := range []struct {
 		text   **string
@@ -513,7 +514,7 @@ func (u Update) clean() (Update, error) {
 	return u, nil
 }
 
-// on returns g after the update at a time, or ErrUntil.
+// on returns g with the update applied. It returns ErrUntil.
 func (u Update) on(g Group, now time.Time) (Group, error) {
 	set(&g.Name, u.Name)
 	set(&g.Joins, u.Joins)
@@ -531,7 +532,7 @@ func (u Update) on(g Group, now time.Time) (Group, error) {
 	return g, err
 }
 
-// set assigns a value, if there is one.
+// set stores *value in *to, unless value is nil.
 func set[T any](to, value *T) {
 	if value != nil {
 		*to = *value

@@ -13,9 +13,9 @@ import (
 )
 
 // ErrStore reports that SQL is unavailable.
-var ErrStore = errs.New(errs.Unavailable, "group.store_away", "Groups cannot be reached right now. Please try again.").Retry(2 * time.Second)
+var ErrStore = errs.New(errs.Unavailable, "group.store_away", "Groups are unavailable. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers handle.
+// asKind gives database errors the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 const groupColumns = "g.id, g.name, g.picture, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, g.version, g.pruned, g.created, g.dissolved"
@@ -102,7 +102,7 @@ func changedMembers(ctx context.Context, q sqldb.Querier, id ID, since int64, n 
 	return sqldb.Collect(rows, err, scanMember)
 }
 
-// groupsOf returns a user's groups, the last joined first.
+// groupsOf returns a user's groups, the one joined last first.
 func groupsOf(ctx context.Context, q sqldb.Querier, user accounts.ID) (groups []Group, mine []Membership, err error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+groupColumns+", "+memberColumns+" FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.user_id = ? AND m.gone = 0 ORDER BY m.joined DESC, g.id", user)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -207,7 +207,7 @@ func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
 	return err
 }
 
-// deleteBan deletes a ban, and reports whether there was one.
+// deleteBan deletes a ban and reports whether it existed.
 func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM group_bans WHERE group_id = ? AND user_id = ?", id, user))
 }
@@ -374,7 +374,7 @@ func deleteUserRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user) // a mute would keep the row
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user) // the row of a muted former member would not be pruned
 	return err
 }
 
@@ -401,7 +401,7 @@ func deleteFormerMembers(ctx context.Context, tx *sqldb.Tx, id ID, gone []Member
 	if _, err := tx.ExecContext(ctx, "UPDATE chat_groups SET pruned = ? WHERE id = ? AND pruned < ?", upTo, id, upTo); err != nil {
 		return err
 	}
-	// Some may have left again.
+	// A user may have joined and left again in the meantime.
 	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND version <= ?", id, bun.List(users), upTo)
 	return err
 }

@@ -135,7 +135,8 @@ func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, err
 	return m, asKind(ctx, err)
 }
 
-// roomAndMember returns a room and a member of it from the caches, for reads. It returns ErrRoom if the user is not a member.
+// roomAndMember returns a room and a member of it from the caches, for reads. It returns ErrRoom if the user is not a
+// member.
 func (s *Service) roomAndMember(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
 	m, err := s.member(ctx, id, user)
 	if errors.Is(err, ErrMember) {

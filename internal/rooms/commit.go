@@ -24,7 +24,7 @@ type pendingEntry struct {
 	comment *Comment
 }
 
-// entryResult is the result of an utterance.
+// entryResult is the result of a pendingEntry.
 type entryResult struct {
 	line    Line
 	comment Comment
@@ -112,7 +112,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEnt
 	return out, touchRooms(ctx, tx, newlyActive, stale)
 }
 
-// refuse returns the reason why a member may not send an utterance, or nil. It returns ErrRoom, ErrMay, ErrMuted or
+// refuse returns the reason why a member may not send an entry, or nil. It returns ErrRoom, ErrMay, ErrMuted or
 // ErrWord.
 func refuse(tx *sqldb.Tx, room *numbering, m Member, u pendingEntry) error {
 	if room == nil || m.User != u.user {

@@ -33,7 +33,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 }
 
 // errOtherViewer reports that a change affects a viewer whose cache entry it would not drop. The caller starts again.
-var errOtherViewer = errors.New("rooms: another viewer is concerned")
+var errOtherViewer = errors.New("rooms: change affects another viewer")
 
 func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 	for {
@@ -48,8 +48,8 @@ func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 	}
 }
 
-// eraseOnce removes a user from a room. The room passes to expected if the user is its owner. It returns errOtherViewer if
-// expected is no longer the successor.
+// eraseOnce removes a user from a room. The room passes to expected if the user is its owner. It returns errOtherViewer
+// if expected is no longer the successor.
 func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected ViewerID) error {
 	targets := append(s.seats(id, user), RoomDeleted.Of(s.caches.Runtime, id)...)
 	if !expected.IsZero() {

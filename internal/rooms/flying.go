@@ -23,21 +23,21 @@ func (s *Service) loadWatched(ctx context.Context) {
 	s.watched.mu.Unlock()
 	for _, id := range list {
 		if _, err := s.recentDanmaku(ctx, id); err != nil {
-			s.log.Debug("rooms: danmaku cannot be read", "room", id, "err", err)
+			s.log.Debug("rooms: danmaku not read", "room", id, "err", err)
 		}
 	}
 }
 
-// recentDanmaku returns the danmaku of the last ten seconds in a room. From then on, this node listens to the room, until it
-// had no viewer for a minute. Earlier danmaku are loaded from SQL.
+// recentDanmaku returns the danmaku of the last ten seconds in a room. Earlier danmaku are loaded from SQL. From then
+// on, this node listens to the room's channel, until it has had no viewer of the room for a minute.
 func (s *Service) recentDanmaku(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	s.watched.mu.Lock()
 	r := s.watched.getOrAdd(id, time.Now())
 	ready := r.filled && r.leave != nil
-	flying := r.ring.Recent(s.Clock())
+	recent := r.ring.Recent(s.Clock())
 	s.watched.mu.Unlock()
 	if ready {
-		return flying, nil
+		return recent, nil
 	}
 	select {
 	case r.filling <- struct{}{}:
@@ -57,26 +57,26 @@ func (s *Service) recentDanmaku(ctx context.Context, id ID) ([]api.Danmaku, erro
 	for {
 		now := s.Clock()
 		s.watched.mu.Lock()
-		filled, doubts, flying := r.filled, r.invalidations, r.ring.Recent(now)
+		filled, invalidations, recent := r.filled, r.invalidations, r.ring.Recent(now)
 		s.watched.mu.Unlock()
 		if filled {
-			return flying, nil
+			return recent, nil
 		}
 		stored, err := latestComments(ctx, s.db, id, now-danmaku.Life, danmaku.MaxComments)
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
 		s.watched.mu.Lock()
-		r.fill(id, stored, now, doubts)
+		r.fill(id, stored, now, invalidations)
 		s.watched.mu.Unlock()
 	}
 }
 
-// fill puts the rows that SQL returned, latest first, before the danmaku that arrived since. doubts is the value of
-// r.invalidations before the query. If it has changed since, the rows are too old and fill does nothing. The caller holds the
-// lock of watched.
-func (r *watch) fill(id ID, stored []Comment, since int64, doubts int) {
-	if r.invalidations != doubts {
+// fill puts the rows that SQL returned, latest first, before the danmaku that arrived since the query. invalidations is
+// the value of r.invalidations before the query. If it has changed since, the rows are too old and fill does nothing.
+// The caller holds the lock of watched.
+func (r *watch) fill(id ID, stored []Comment, since int64, invalidations int) {
+	if r.invalidations != invalidations {
 		return
 	}
 	var all danmaku.Ring[api.Danmaku]
@@ -126,8 +126,8 @@ func (s *Service) applyEvent(r *watch, e events.Event) {
 	}
 }
 
-// eventsLost handles missing events of a room. The next beat loads its danmaku again, and checks its hold and its register in
-// Redis. It also writes and counts the room's viewers again.
+// eventsLost handles missing events of a room. The next beat loads its danmaku again, and checks its hold and its
+// register in Redis. It also writes and counts the room's viewers again.
 func (s *Service) eventsLost(r *watch) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()

@@ -40,27 +40,27 @@ var tags = []string{"rooms"}
 
 func (s *Service) roomRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms", ID: "rooms.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
-		Summary: "Make a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrRoom, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
+		Summary: "Create a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrRoom, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags, Heavy: true, Limit: listLimit,
-		Summary:     "The public list of rooms",
-		Description: "It is sought among the thousand rooms that match and were active last. Two pages that are read while people come and go may have a room twice, or not at all.",
+		Summary:     "List public rooms",
+		Description: "Lists the 1,000 most recently active rooms that match. While viewers join and leave, a room may be on two pages, or on none.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/mine", ID: "rooms.mine", Tags: tags,
 		Summary:     "List the caller's rooms",
 		Description: "The room that the caller joined last comes first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/clock", ID: "rooms.clock", Tags: tags, Limit: clockLimit,
-		Summary:     "The servers' clock",
-		Description: "Ask several times, over the socket where there is one, and take the middle of the offsets that came with the shortest round trips."}, s.getClock)
+		Summary:     "Get the servers' clock",
+		Description: "Call it several times, over the socket if there is one. Use the median offset of the calls with the shortest round trips."}, s.getClock)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}", ID: "rooms.get", Tags: tags,
-		Summary: "Get a room", Description: "Includes the caller's place in it. Whoever is not in the room sees it if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
+		Summary: "Get a room", Description: "Includes the caller's membership. Other users get the room only if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/scene", ID: "rooms.scene", Tags: tags,
-		Summary:     "Get everything about a room",
-		Description: "Returns all that a client needs to show a room. Subscribe to the channel room/{room} first, then read the scene, and follow the events from there. Read it again whenever the subscription was cut off.",
+		Summary:     "Get the scene of a room",
+		Description: "Returns all data that a client needs to show a room. Subscribe to the channel room/{room}, read the scene, and then apply the events. Read the scene again after each interruption of the subscription.",
 		Errors:      []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getScene)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}", ID: "rooms.update", Tags: tags,
-		Summary: "Change a room's settings", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy, ErrStore}}, s.patchRoom)
+		Summary: "Update a room's settings", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy, ErrStore}}, s.patchRoom)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}", ID: "rooms.close", Tags: tags, Status: http.StatusNoContent,
-		Summary: "End a room, for all", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteRoom)
+		Summary: "Close a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteRoom)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/owner", ID: "rooms.transfer", Tags: tags,
 		Summary:     "Transfer the ownership of a room",
 		Description: "The caller becomes an admin.", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrSelf, ErrGuest, ErrStore}}, s.putOwner)
@@ -68,7 +68,7 @@ func (s *Service) roomRoutes(a *web.API) {
 		Summary: "Create an invite link", Errors: []*errs.Error{ErrRoom, ErrMay, ErrLinks, ErrStore}}, s.postLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/links", ID: "rooms.links", Tags: tags,
 		Summary:     "List invite links",
-		Description: "Moderators get all links of the room, others their own.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
+		Description: "Moderators get all links of the room, other members their own.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/links/{link}", ID: "rooms.revoke_link", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Revoke an invite link", Errors: []*errs.Error{ErrRoom, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/room-links/{link}", ID: "rooms.look", Tags: tags, Limit: joinLimit,
@@ -82,22 +82,22 @@ func (s *Service) memberRoutes(a *web.API) {
 		Description: "A user who is already in the room keeps the role.", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit, Status: http.StatusCreated,
 		Summary:     "Join a room as a guest",
-		Description: "The token is good for this room alone, and for the socket. A guest may write chat and danmaku, as far as the room lets them, and nothing else.",
+		Description: "The token is valid only for this room, and for the socket. Guests may send only chat lines and danmaku, if the room's settings allow it.",
 		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests, ErrName, ErrGuestRate)}, s.postGuest)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/me", ID: "rooms.leave", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Leave a room", Description: "The owner hands the room over first, or closes it.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
+		Summary: "Leave a room", Description: "The owner must transfer or close the room first.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/members", ID: "rooms.members", Tags: tags,
 		Summary:     "List members of a room",
-		Description: "Higher roles first, then in the order of joining.", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
+		Description: "Higher roles come first, then earlier members.", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/online", ID: "rooms.online", Tags: tags,
 		Summary:     "List viewers of a room",
-		Description: "The last active comes first; at most 200.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
+		Description: "Returns at most 200 viewers, the most recently active first.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.set_member", Tags: tags,
 		Summary:     "Update a member of a room",
 		Description: "Appoints or dismisses an admin, changes permissions, or mutes or unmutes a member.",
 		Errors:      []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrAdmin, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.kick", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Take somebody out", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
+		Summary: "Remove a member from a room", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/bans", ID: "rooms.bans", Tags: tags,
 		Summary:     "List bans of a room",
 		Description: "Newest first.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrCursor, ErrStore}}, s.getBans)
@@ -113,37 +113,37 @@ func (s *Service) playRoutes(a *web.API) {
 		Summary: "Get the playback state", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getPlayback)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback", ID: "rooms.command", Tags: tags, Limit: commandLimit,
 		Summary:     "Control the playback",
-		Description: "Plays, pauses, seeks, changes the rate, or switches to another item. It is refused with room.playback_changed where generation and version are not those of the register: look at it, and try again.",
+		Description: "Plays, pauses, seeks, changes the rate, or loads another item. If generation and version are not current, it returns room.playback_changed: get the playback state and try again.",
 		Errors:      []*errs.Error{ErrRoom, ErrMay, ErrVersion, ErrCommand, ErrItem, ErrStateAway, ErrStore}}, s.postCommand)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/buffering", ID: "rooms.buffering", Tags: tags, Limit: commandLimit, Status: http.StatusNoContent,
 		Summary:     "Report buffering",
 		Description: "Reports that the caller's player waits for data, or no longer waits.", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postBuffering)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/ended", ID: "rooms.ended", Tags: tags, Limit: commandLimit,
 		Summary:     "Report the end of an item",
-		Description: "The next item follows.", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postEnded)
+		Description: "The room then plays the next item.", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postEnded)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist", ID: "rooms.playlist", Tags: tags,
-		Summary: "A room's playlist, in its order", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getPlaylist)
+		Summary: "Get a room's playlist", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getPlaylist)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist", ID: "rooms.add", Tags: tags, Status: http.StatusCreated,
 		Summary: "Add an item to the playlist", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrSource, ErrItems, ErrStore}}, s.postItem)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist/{item}/move", ID: "rooms.move", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Put an item elsewhere", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.postMove)
+		Summary: "Move an item", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.postMove)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/playlist/{item}", ID: "rooms.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary:     "Remove an item from the playlist",
-		Description: "An item that is playing goes on.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
+		Description: "An item that is playing plays to its end.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist/{item}/source", ID: "rooms.source", Tags: tags,
 		Summary:     "Get the source of an item",
-		Description: "Returns how an item is fetched, and until when.", Errors: []*errs.Error{ErrRoom, ErrItem, ErrStore}}, s.getSource)
+		Description: "Returns the URL of an item and its expiry.", Errors: []*errs.Error{ErrRoom, ErrItem, ErrStore}}, s.getSource)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/chat", ID: "rooms.say", Tags: tags, Limit: sayLimit, Status: http.StatusCreated,
-		Summary: "Say something in a room's chat", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrStore}}, s.postLine)
+		Summary: "Send a chat line", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrStore}}, s.postLine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/chat", ID: "rooms.chat", Tags: tags,
-		Summary: "List chat lines of a room", Description: "Returns the newest lines, or those before a line. What people whom the caller blocks have said is left out.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
+		Summary: "List chat lines of a room", Description: "Returns the newest lines, or the lines before a number. Lines of users whom the caller blocks are omitted.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.shoot", Tags: tags, Limit: shootLimit, Status: http.StatusCreated,
 		Summary: "Send a danmaku", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem, ErrStore}}, s.postDanmaku)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.danmaku", Tags: tags,
 		Summary:     "List danmaku of an item",
 		Description: "Sorted by position.", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getDanmaku)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.clear_danmaku", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Forget all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
+		Summary: "Delete all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
 }
 
 // RoomPath identifies a room. An invalid id counts as an unknown room.
@@ -182,8 +182,7 @@ type MemberPath struct {
 	User string `path:"user" maxLength:"64" doc:"the id of a user or a guest"`
 }
 
-// both returns the room, the caller, and the viewer of the path. It returns the given error if the viewer's id is
-// invalid.
+// both returns the room, the caller, and the viewer of the path. It returns errInvalid if the viewer's id is invalid.
 func (p MemberPath) both(caller web.Caller, errInvalid error) (ID, ViewerID, ViewerID, error) {
 	id, me, err := p.at(caller)
 	if err != nil {
@@ -216,8 +215,8 @@ func (p ItemPath) item(caller web.Caller) (ID, ViewerID, ItemID, error) {
 
 // PageQuery selects a page of a list.
 type PageQuery struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"maximum number of results"`
 }
 
 // parsed returns the value of a name in the API. The API's schema refuses other names.
@@ -236,7 +235,7 @@ func parseMay(field string, names *[]string) (*Permission, error) {
 	}
 	p, ok := parsePermissions(*names)
 	if !ok {
-		return nil, ErrPermission.On(field, "is none of chat, danmaku, control, playlist, invite, moderate, settings")
+		return nil, ErrPermission.On(field, "is not one of chat, danmaku, control, playlist, invite, moderate, settings")
 	}
 	return &p, nil
 }
@@ -260,8 +259,8 @@ func (s *Service) getRooms(ctx context.Context, _ accounts.Caller, in *struct {
 }
 
 func (s *Service) getMine(ctx context.Context, caller accounts.Caller, in *struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"how many"`
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"maximum number of results"`
 }) (*web.Body[api.MyRooms], error) {
 	list, mine, next, err := s.Rooms(ctx, ViewerID(caller.User), in.Cursor, in.Limit)
 	if err != nil {

@@ -122,8 +122,8 @@ func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {
 
 func (s *Service) getLines(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
-	Before int64 `query:"before" minimum:"0" doc:"lines with lower numbers; 0: the newest"`
-	Limit  int   `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
+	Before int64 `query:"before" minimum:"0" doc:"return lines with lower numbers; 0: the newest lines"`
+	Limit  int   `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"maximum number of results"`
 }) (*web.Body[api.RoomLines], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
@@ -155,9 +155,9 @@ func (s *Service) postDanmaku(ctx context.Context, caller web.Caller, in *struct
 
 func (s *Service) getDanmaku(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
-	Item string `query:"item" maxLength:"12" doc:"the item; none: what flew while nothing was on"`
-	From int64  `query:"from" minimum:"0" doc:"from this position on, ms"`
-	To   int64  `query:"to" minimum:"0" default:"2592000000" doc:"up to before this position, ms"`
+	Item string `query:"item" maxLength:"12" doc:"the item's id; empty: danmaku that were sent while no item was loaded"`
+	From int64  `query:"from" minimum:"0" doc:"first position, ms"`
+	To   int64  `query:"to" minimum:"0" default:"2592000000" doc:"end of the positions, ms; not included"`
 	PageQuery
 }) (*web.Body[api.DanmakuList], error) {
 	id, me, err := in.at(caller)

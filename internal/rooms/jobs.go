@@ -17,8 +17,8 @@ import (
 const (
 	// sweepBatch is the largest number of rows in one step of a sweep.
 	sweepBatch = 200
-	// closedDelay is the time until the rows of a closed room are deleted. Requests that were running when it was closed
-	// have ended by then.
+	// closedDelay is the time until the rows of a closed room are deleted. Requests that were running when it was
+	// closed have ended by then.
 	closedDelay = 10 * time.Minute
 	// guestIdle is the time until a guest without the room's channel is removed.
 	guestIdle = 10 * time.Minute
@@ -69,7 +69,7 @@ func (s *Service) tidyIdle(ctx context.Context) error {
 		return err
 	}
 	online, err := s.onlineIn(ctx, slices.Collect(maps.Keys(idle)), 0, nil)
-	if isUnavailable(err) {
+	if redisUnavailable(err) {
 		return nil
 	}
 	for id, a := range online {

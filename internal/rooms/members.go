@@ -40,7 +40,7 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
 	key.identity = user.String()
-	if key.Password != "" { // a member needs no password: it may be an earlier one
+	if key.Password != "" { // a member needs no password, and the given one may be outdated
 		if _, err := selectMember(ctx, s.db, id, viewer); err == nil {
 			key.Password = ""
 		}
@@ -90,8 +90,8 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn f
 	})
 }
 
-// checkPassword returns the hash of the room's password if the key has the right password. It returns "" if no password was
-// compared.
+// checkPassword returns the hash of the room's password if the key has the right password. It returns "" if no password
+// was compared.
 func (s *Service) checkPassword(ctx context.Context, id ID, key Key) (string, error) {
 	if key.Link != nil || key.Password == "" {
 		return "", nil
@@ -107,7 +107,7 @@ func (s *Service) checkPassword(ctx context.Context, id ID, key Key) (string, er
 	if err != nil {
 		return "", ErrPassword
 	}
-	err = s.cfg.Passwords.Do(ctx, key.identity, func() error { // tries in progress count as wrong; only tries with a slot are in progress
+	err = s.cfg.Passwords.Do(ctx, key.identity, func() error { // a running try counts as wrong until it is settled; a try that waits for a slot does not count
 		tries := passwordTries(ctx, id)
 		switch allowed, left, err := s.tries.Count(ctx, tries, s.db.Now()); {
 		case err != nil:
@@ -166,8 +166,8 @@ func (s *Service) allowGuest(ctx context.Context, id ID) error {
 	return err
 }
 
-// checkJoin returns an error if the user may not join a locked room. It returns ErrRoom, ErrPassword, ErrLink, ErrBanned
-// or ErrFull.
+// checkJoin returns an error if the user may not join a locked room. It returns ErrRoom, ErrPassword, ErrLink,
+// ErrBanned or ErrFull.
 func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Key, matched string) error {
 	id := d.room.ID
 	switch {
@@ -328,8 +328,8 @@ func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 	return err
 }
 
-// removeMember removes a member from a locked room. It deletes the member's links, and stores a user's restrictions for a later
-// return.
+// removeMember removes a member from a locked room. It deletes the member's links, and stores a user's restrictions for
+// a later return.
 func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Member, reason string) error {
 	if err := deleteLinksOf(ctx, tx, d.room.ID, m.User); err != nil {
 		return err
@@ -409,7 +409,7 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 			case *u.May&^d.me.may(d.room) != 0: // members cannot grant permissions that they lack
 				return ErrMay
 			case m.Role == Guest && *u.May&^forGuests != 0:
-				return ErrGuest.On("body.may", "a guest gets chat and danmaku alone")
+				return ErrGuest.On("body.may", "must be chat or danmaku for a guest")
 			case m.Role == Admin && *u.May != everything:
 				return ErrAdmin
 			}
@@ -626,7 +626,7 @@ func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID)
 
 // RoomOfLink returns the room of a link, or ErrLink.
 func (s *Service) RoomOfLink(ctx context.Context, link LinkID) (_ Room, err error) {
-	defer errs.Wrap(&err, "rooms.LookAtLink")
+	defer errs.Wrap(&err, "rooms.RoomOfLink")
 	l, err := selectLink(ctx, s.db, link)
 	if err != nil {
 		return Room{}, asKind(ctx, err)

@@ -38,7 +38,7 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 	default:
 		s.watched.recordRead(id, state)
 	}
-	if !isUnavailable(err) && !errors.Is(err, ErrStateAway) {
+	if !redisUnavailable(err) && !errors.Is(err, ErrStateAway) {
 		return state, err
 	}
 	c, err := s.copies.checkpoints.GetFresh(ctx, id, checkpointAge)
@@ -67,12 +67,12 @@ func (s *Service) rebuild(ctx context.Context, id ID, old playback.State) (playb
 	return s.redis.load(ctx, id, state, old)
 }
 
-// reissue rebuilds a register and publishes it. Viewers have seen a newer register than old, so they accept only a higher
-// generation. It returns ErrStateAway while Redis is unavailable.
+// reissue rebuilds a register and publishes it. Viewers have seen a newer register than old, so they accept only a
+// higher generation. It returns ErrStateAway while Redis is unavailable.
 func (s *Service) reissue(ctx context.Context, id ID, old playback.State) (playback.State, error) {
 	state, err := s.rebuild(ctx, id, old)
 	switch {
-	case isUnavailable(err):
+	case redisUnavailable(err):
 		return playback.State{}, ErrStateAway
 	case err != nil:
 		return playback.State{}, err
@@ -81,8 +81,8 @@ func (s *Service) reissue(ctx context.Context, id ID, old playback.State) (playb
 	return state, nil
 }
 
-// redisIsBehind reports whether Redis has an older register than this node or SQL, for example after a failover. It checks
-// only if a caller claims to have seen a newer one. The claim itself proves nothing.
+// redisIsBehind reports whether Redis has an older register than this node or SQL, for example after a failover. It
+// checks only if a caller claims to have seen a newer one. The claim itself proves nothing.
 func (s *Service) redisIsBehind(ctx context.Context, id ID, seen, state playback.State) (bool, error) {
 	if !seen.Newer(state) {
 		return false, nil
@@ -139,7 +139,7 @@ func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playb
 			continue
 		case err != nil:
 			s.watched.requestRecheck(id, seen) // the command may have been executed
-			if isUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
+			if redisUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
 				err = ErrStateAway
 			}
 			return playback.State{}, err
@@ -179,7 +179,7 @@ func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) 
 		for id := range states { // the next round retries
 			s.watched.markChanged(id)
 		}
-		s.log.Warn("rooms: what is on is not kept in SQL by now", "rooms", len(states), "err", err)
+		s.log.Warn("rooms: checkpoints not stored", "rooms", len(states), "err", err)
 	}
 }
 
@@ -243,7 +243,7 @@ func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waiting b
 	}
 	if waiting {
 		switch watching, err := s.isWatching(ctx, id, user); {
-		case isUnavailable(err):
+		case redisUnavailable(err):
 			return ErrStateAway
 		case err != nil || !watching:
 			return err
@@ -296,7 +296,7 @@ func (s *Service) updateHold(ctx context.Context, id ID, user ViewerID, waiting 
 			s.watched.setHeld(id, state.Held)
 		}
 	}
-	if isUnavailable(err) {
+	if redisUnavailable(err) {
 		return ErrStateAway
 	}
 	return err

@@ -91,7 +91,7 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 // fileError returns ErrSource for a file that the user may not use, and all other errors unchanged.
 func fileError(err error) error {
 	if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
-		return ErrSource.On("body.source", "is no file that you can fetch")
+		return ErrSource.On("body.source", "is not a file that you may use")
 	}
 	return err
 }
@@ -99,7 +99,7 @@ func fileError(err error) error {
 // streamError returns ErrSource for a stream that the user may not watch, and all other errors unchanged.
 func streamError(err error) error {
 	if errs.KindOf(err) == errs.NotFound {
-		return ErrSource.On("body.source", "is no live stream that you can watch")
+		return ErrSource.On("body.source", "is not a live stream that you may watch")
 	}
 	return err
 }
@@ -225,8 +225,8 @@ func (s *Service) loadSource(ctx context.Context, item ItemID) (Source, error) {
 	return Source{Room: id, Kind: it.Kind, URL: url, Expires: until.UnixMilli()}, nil
 }
 
-// nextCommand returns the command that loads the item after now, by the loop setting. The list has a removed item at its
-// former place.
+// nextCommand returns the command that loads the item after now, by the loop setting. The list has a removed item at
+// its former place.
 func nextCommand(list []Item, now string, loop Loop) playback.Command {
 	next := playback.Command{Verb: playback.Load}
 	at := slices.IndexFunc(list, func(it Item) bool { return it.ID.String() == now })

@@ -34,8 +34,8 @@ type redisStore struct{ db *redis.DB }
 // errNoState reports that Redis has no register of a room.
 var errNoState = errors.New("rooms: Redis has no such register")
 
-// isUnavailable reports whether Redis is unavailable.
-func isUnavailable(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
+// redisUnavailable reports whether Redis is unavailable.
+func redisUnavailable(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -122,8 +122,8 @@ func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State)
 	return parseState(list)
 }
 
-// buffer records whether a viewer's player waits for data. For the zero viewer it records nothing. It returns the number
-// of viewers that the room waits for.
+// buffer records whether a viewer's player waits for data. For the zero viewer it records nothing. It returns the
+// number of viewers that the room waits for.
 func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waiting bool, now time.Time) (int64, error) {
 	until := int64(0)
 	if waiting {
@@ -240,7 +240,7 @@ func (s *redisStore) online(ctx context.Context, list []ID, limit int) (map[ID][
 	return all, nil
 }
 
-// dropOnline deletes viewers whose nodes are dead or do not know them.
+// dropOnline deletes entries whose nodes are dead or no longer have the viewer.
 func (s *redisStore) dropOnline(ctx context.Context, id ID, dead []Presence) error {
 	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKeys.At(id).Key}
 	for _, p := range dead {

@@ -192,36 +192,36 @@ var (
 // The errors of this package. ErrRoom is also the error for a room that the caller may not see.
 var (
 	ErrRoom       = errs.New(errs.NotFound, "room.unknown", "There is no such room.")
-	ErrMember     = errs.New(errs.NotFound, "room.member_unknown", "Nobody of that id is in the room.")
+	ErrMember     = errs.New(errs.NotFound, "room.member_unknown", "This user is not in the room.")
 	ErrMay        = errs.New(errs.Forbidden, "room.not_allowed", "You may not do this in the room.")
-	ErrRank       = errs.New(errs.Forbidden, "room.rank", "This can be done to people of a lower role only.")
-	ErrOwner      = errs.New(errs.Conflict, "room.owner", "The owner hands the room over before leaving it, or closes it.")
-	ErrFull       = errs.New(errs.Conflict, "room.full", "The room has as many members as a room can have.")
-	ErrRooms      = errs.New(errs.Conflict, "room.too_many", "You own as many rooms as a user can.")
-	ErrText       = errs.New(errs.Invalid, "room.text_invalid", "A name is 1 to 60, a guest's name and a muted word 1 to 40, a title at most 200, a line 1 to 500, a danmaku 1 to 100 printable characters.")
-	ErrPassword   = errs.New(errs.Forbidden, "room.password", "The room has another password.")
-	ErrBanned     = errs.New(errs.Forbidden, "room.banned", "You cannot come into this room.")
-	ErrGuests     = errs.New(errs.Forbidden, "room.no_guests", "The room takes no guests.")
-	ErrGuest      = errs.New(errs.Conflict, "room.is_guest", "A guest cannot be that.")
-	ErrLink       = errs.New(errs.NotFound, "room.link_unknown", "There is no such link, or it does not let anybody in any more.")
-	ErrLinks      = errs.New(errs.Conflict, "room.links_full", "The room has all its links, or you have all of yours. Revoke some first.")
+	ErrRank       = errs.New(errs.Forbidden, "room.rank", "You can do this only to members with a lower role.")
+	ErrOwner      = errs.New(errs.Conflict, "room.owner", "You are the owner. Transfer or close the room first.")
+	ErrFull       = errs.New(errs.Conflict, "room.full", "The room has the maximum number of members.")
+	ErrRooms      = errs.New(errs.Conflict, "room.too_many", "You own the maximum number of rooms. Close one first.")
+	ErrText       = errs.New(errs.Invalid, "room.text_invalid", "The text is empty, too long or not printable. Correct it.")
+	ErrPassword   = errs.New(errs.Forbidden, "room.password", "The room's password is missing or wrong. Enter it.")
+	ErrBanned     = errs.New(errs.Forbidden, "room.banned", "You cannot join this room.")
+	ErrGuests     = errs.New(errs.Forbidden, "room.no_guests", "The room does not admit guests. Log in first.")
+	ErrGuest      = errs.New(errs.Conflict, "room.is_guest", "A guest cannot have this role or permission.")
+	ErrLink       = errs.New(errs.NotFound, "room.link_unknown", "The link is invalid or expired. Get a new one.")
+	ErrLinks      = errs.New(errs.Conflict, "room.links_full", "The room has 50 links, or you have 10. Revoke one first.")
 	ErrNoBan      = errs.New(errs.NotFound, "room.ban_unknown", "This user is not banned from the room.")
 	ErrSelf       = errs.New(errs.Invalid, "room.self", "That is yourself.")
-	ErrUntil      = errs.New(errs.Invalid, "room.until_invalid", "A time until when somebody is muted lies within the next ten years.")
+	ErrUntil      = errs.New(errs.Invalid, "room.until_invalid", "The mute is too long. Choose an end within ten years.")
 	ErrPermission = errs.New(errs.Invalid, "room.permission_unknown", "There is no such permission.")
-	ErrMuted      = errs.New(errs.Forbidden, "room.muted", "You may not write in this room for now.")
-	ErrWord       = errs.New(errs.Invalid, "room.word_muted", "The text has a word that is not welcome in this room.")
+	ErrMuted      = errs.New(errs.Forbidden, "room.muted", "You are muted in this room. Try again later.")
+	ErrWord       = errs.New(errs.Invalid, "room.word_muted", "The text contains a word that this room refuses. Remove it.")
 	ErrItem       = errs.New(errs.NotFound, "room.item_unknown", "There is no such item on the room's playlist.")
-	ErrItems      = errs.New(errs.Conflict, "room.playlist_full", "The playlist has as many items as one can have.")
-	ErrSource     = errs.New(errs.Invalid, "room.source_invalid", "What is played has a URL that begins with https, or is the id of a file of yours or of a live stream.")
-	ErrVersion    = errs.New(errs.Conflict, "room.playback_changed", "The playback has changed meanwhile. Look at it, and try again.")
-	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "A rate is 0.25 to 4, and a position 0 to 2592000000.")
+	ErrItems      = errs.New(errs.Conflict, "room.playlist_full", "The playlist has 200 items, the maximum. Remove one first.")
+	ErrSource     = errs.New(errs.Invalid, "room.source_invalid", "The source is invalid. Use an https URL, file or stream.")
+	ErrVersion    = errs.New(errs.Conflict, "room.playback_changed", "The playback state has changed. Get it and try again.")
+	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "The rate must be 0.25 to 4, the position 0 to 2592000000.")
 	ErrStateAway  = errs.New(errs.Unavailable, "room.state_away", "The playback cannot be changed right now. Please try again.").Retry(2 * time.Second)
-	ErrName       = errs.New(errs.Conflict, "room.name_taken", "An owner or admin of this room has this name. Choose another one.")
-	ErrAdmin      = errs.New(errs.Conflict, "room.is_admin", "An admin may do everything. Change the role first.")
-	ErrTries      = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Use a link, or try again later.")
+	ErrName       = errs.New(errs.Conflict, "room.name_taken", "The owner or an admin has this name. Choose another one.")
+	ErrAdmin      = errs.New(errs.Conflict, "room.is_admin", "An admin has all permissions. Change the role first.")
+	ErrTries      = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Try again later.")
 	ErrGuestRate  = errs.New(errs.TooMany, "room.guests_rate", "Too many guests joined this room at once. Try again later.")
-	ErrBusy       = errs.New(errs.Unavailable, "room.busy", "Too many come in by passwords at this moment. Try again in some seconds.").Retry(5 * time.Second)
+	ErrBusy       = errs.New(errs.Unavailable, "room.busy", "Too many password checks are running. Try again in 5 seconds.").Retry(5 * time.Second)
 	ErrCursor     = errs.New(errs.Invalid, "room.cursor", "That cursor does not come from this list.")
 )
 
@@ -229,10 +229,10 @@ var (
 type Settings struct {
 	Members     int           `koanf:"members" default:"2000" help:"members and guests that a room may have, at most 10000; guests get at most half of these places"`
 	Owned       int           `koanf:"owned" default:"50" help:"rooms that a user may own, at most 1000"`
-	GuestLife   time.Duration `koanf:"guest_life" default:"12h" help:"how long a guest's token is good, between a minute and a week"`
-	Warm        int           `koanf:"warm" default:"100" help:"rooms, the most recently active, that a node reads when it has started; at most 10000" zero:"none"`
-	KeepLines   int           `koanf:"keep_lines" default:"500" help:"lines of chat kept in each room, at most 10000"`
-	KeepDanmaku int           `koanf:"keep_danmaku" default:"5000" help:"danmaku kept of each room, the latest ones, at most 100000"`
+	GuestLife   time.Duration `koanf:"guest_life" default:"12h" help:"lifetime of a guest's token, between a minute and a week"`
+	Warm        int           `koanf:"warm" default:"100" help:"most recently active rooms that a node loads at its start, at most 10000" zero:"none"`
+	KeepLines   int           `koanf:"keep_lines" default:"500" help:"latest lines of chat that are stored for each room, at most 10000"`
+	KeepDanmaku int           `koanf:"keep_danmaku" default:"5000" help:"latest danmaku that are stored for each room, at most 100000"`
 }
 
 // Validate returns all faults, joined.
@@ -285,10 +285,10 @@ func checkSource(k Kind, s string) (string, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return "", ErrSource.On("body.source", "is no https URL without a user")
+		return "", ErrSource.On("body.source", "is not an https URL without a user name")
 	}
 	if s = u.String(); utf8.RuneCountInString(s) > maxSourceLen {
-		return "", ErrSource.On("body.source", "is longer than 2000 characters when it is encoded")
+		return "", ErrSource.On("body.source", "has more than 2,000 characters when encoded")
 	}
 	return s, nil
 }

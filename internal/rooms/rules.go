@@ -102,8 +102,8 @@ const (
 var needs = [...]Permission{view: 0, sendLine: Chat, sendDanmaku: Danmaku, control: Control, arrange: Playlist, invite: Invite, moderate: Moderate,
 	configure: Configure, permit: Configure, appoint: 0, transfer: 0, endRoom: 0, leave: 0}
 
-// mayDo returns an error if the member may not do v in the room at this time. It returns ErrMay, ErrMuted, or ErrOwner if
-// the owner wants to leave.
+// mayDo returns an error if the member may not do v in the room at this time. It returns ErrMay, ErrMuted, or ErrOwner
+// if the owner wants to leave.
 func (m Member) mayDo(v verb, r Room, now time.Time) error {
 	switch {
 	case v == leave && m.Role == Owner:

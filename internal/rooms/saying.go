@@ -13,10 +13,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// SendLine sends a line to a room's chat. The caller chooses the line's id and uses it again for each retry of a request:
-// Say then returns the line of the earlier try. It returns ErrRoom, ErrMay, ErrMuted, ErrText or ErrWord.
+// SendLine sends a line to a room's chat. The caller chooses the line's id and uses it again for each retry of a
+// request: SendLine then returns the line of the earlier try. It returns ErrRoom, ErrMay, ErrMuted, ErrText or ErrWord.
 func (s *Service) SendLine(ctx context.Context, user ViewerID, id ID, lineID ids.ID[Line], text string) (_ Line, err error) {
-	defer errs.Wrap(&err, "rooms.Say %s", id)
+	defer errs.Wrap(&err, "rooms.SendLine %s", id)
 	if text, err = line("body.text", text, 1, 500); err != nil {
 		return Line{}, err
 	}
@@ -40,11 +40,11 @@ func (s *Service) SendLine(ctx context.Context, user ViewerID, id ID, lineID ids
 	return result.line, err
 }
 
-// SendDanmaku sends a danmaku. The caller chooses its id and uses it again for each retry of a request: Shoot then returns
-// the danmaku of the earlier try. A zero id is replaced by a new one. It returns ErrRoom, ErrMay, ErrMuted, ErrText,
-// ErrWord or ErrItem.
+// SendDanmaku sends a danmaku. The caller chooses its id and uses it again for each retry of a request: SendDanmaku
+// then returns the danmaku of the earlier try. A zero id is replaced by a new one. It returns ErrRoom, ErrMay,
+// ErrMuted, ErrText, ErrWord or ErrItem.
 func (s *Service) SendDanmaku(ctx context.Context, user ViewerID, id ID, c Comment) (_ Comment, err error) {
-	defer errs.Wrap(&err, "rooms.Shoot %s", id)
+	defer errs.Wrap(&err, "rooms.SendDanmaku %s", id)
 	if c.Text, err = line("body.text", c.Text, 1, 100); err != nil {
 		return Comment{}, err
 	}
@@ -192,7 +192,7 @@ func (s *Service) visibleDanmaku(ctx context.Context, m Member, id ID) ([]api.Da
 		return nil, err
 	}
 	return unblocked(ctx, s, m, list, func(d api.Danmaku) (user ViewerID) {
-		_ = user.UnmarshalText([]byte(d.From)) // it was the text of an id
+		_ = user.UnmarshalText([]byte(d.From)) // d.From is the text of an id
 		return user
 	})
 }

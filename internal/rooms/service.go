@@ -155,21 +155,21 @@ func (d *changeSet) addEvent(typ string, data any) {
 	d.events = append(d.events, pendingEvent{typ: typ, data: data})
 }
 
-// maxFanOut is the largest number of members of a room that publishes each join and leave to all of them. In a larger room,
-// the number of events would grow with the square of the audience.
+// maxFanOut is the largest number of members of a room that publishes each join and leave to all of them. In a larger
+// room, the number of events would grow with the square of the audience.
 const maxFanOut = 200
 
-// removeViewers removes viewers from a locked room. Every viewer who leaves a room without its closing is removed here. Their
-// holds end after the commit, by changeSet.left. Both the viewers and the room get events; a large room gets them only
-// for a single member who was kicked or banned.
+// removeViewers removes viewers from a locked room that stays open. Their holds end after the commit, by
+// changeSet.left. Both the viewers and the room get events; a large room gets them only for a single member who was
+// kicked or banned.
 func (d *changeSet) removeViewers(ctx context.Context, tx *sqldb.Tx, reason string, users ...ViewerID) error {
 	d.room.members -= len(users)
 	d.left = append(d.left, users...)
-	broadcast := d.before.members <= maxFanOut || len(users) == 1 && (reason == api.RoomKicked || reason == api.RoomBanned)
+	toRoom := d.before.members <= maxFanOut || len(users) == 1 && (reason == api.RoomKicked || reason == api.RoomBanned)
 	for _, user := range users {
 		data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: reason}
 		d.events = append(d.events, pendingEvent{user, api.EventRoomGone, data})
-		if broadcast {
+		if toRoom {
 			d.addEvent(api.EventRoomGone, data)
 		}
 	}
@@ -274,7 +274,7 @@ func (u Update) clean() (Update, error) {
 		u.Words = &words
 	}
 	if u.GuestMay != nil && *u.GuestMay&^forGuests != 0 {
-		return Update{}, ErrPermission.On("body.guest_may", "is none of chat, danmaku")
+		return Update{}, ErrPermission.On("body.guest_may", "is not one of chat, danmaku")
 	}
 	return u, nil
 }
@@ -369,8 +369,8 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	return r, me, asKind(ctx, err)
 }
 
-// selectEarlier returns the room of an earlier try and the user's membership. It returns ErrRoom if the room is closed or
-// the user has left it.
+// selectEarlier returns the room of an earlier try and the user's membership. It returns ErrRoom if the room is closed
+// or the user has left it.
 func selectEarlier(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r Room, me Member, err error) {
 	if r, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 		return r, me, err
@@ -604,7 +604,7 @@ func (s *Service) deleteKeys(ctx context.Context, id ID, err error) {
 		return
 	}
 	if err := s.redis.forget(context.WithoutCancel(ctx), id); err != nil {
-		s.log.Info("rooms: what Redis has of a closed room is left to its life", "room", id, "err", err)
+		s.log.Info("rooms: keys of a closed room not deleted", "room", id, "err", err)
 	}
 }
 

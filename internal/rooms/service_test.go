@@ -687,8 +687,8 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 	})
 }
 
-// Each of these characters folds to three.
-// TestWhatWasTakenFromAMemberStaysSo checks a member who leaves and joins again.
+// Each of these characters folds to three. TestWhatWasTakenFromAMemberStaysSo checks a member who leaves and joins
+// again.
 func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrStore reports that SQL is unavailable.
-var ErrStore = errs.New(errs.Unavailable, "room.store_away", "Rooms cannot be reached right now. Please try again.").Retry(2 * time.Second)
+var ErrStore = errs.New(errs.Unavailable, "room.store_away", "Rooms are unavailable. Please try again.").Retry(2 * time.Second)
 
 // asKind gives database errors the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
@@ -71,7 +71,7 @@ func (r Room) wordsText() string {
 	if len(r.Words) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(r.Words) // texts always have JSON
+	text, _ := json.Marshal(r.Words) // strings can always be encoded
 	return string(text)
 }
 

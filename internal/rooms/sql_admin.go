@@ -57,9 +57,9 @@ func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Summary, err error) {
 	return found[0], nil
 }
 
-// EnqueueClose enqueues the closing of a room. A running server does it at once. It returns ErrRoom.
+// EnqueueClose enqueues the closing of a room. A running server closes it at once. It returns ErrRoom.
 func EnqueueClose(ctx context.Context, db *sqldb.DB, id ID) (err error) {
-	defer errs.Wrap(&err, "rooms.AskToClose %s", id)
+	defer errs.Wrap(&err, "rooms.EnqueueClose %s", id)
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := selectRoom(ctx, tx, id, ""); err != nil {
 			return err

@@ -19,13 +19,13 @@ type numbering struct {
 	active  int64 // Unix ms, exact to a minute
 }
 
-// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
+// lockRooms locks the rooms of a list that are not closed, in the order of their ids, and returns them.
 func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
 	return lockRoomsWith(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
-// lockFreeRooms is lockRooms without the rooms that another transaction has locked. It returns those as well, in the
-// order of the list.
+// lockFreeRooms is lockRooms without the rooms that another transaction has locked. It returns the ids of these rooms
+// as well, in the order of the list.
 func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*numbering, locked []ID, err error) {
 	if free, err = lockRoomsWith(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(free) == len(list) {
 		return free, nil, err
@@ -122,8 +122,8 @@ func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.
 	return earlierEntry(found, err)
 }
 
-// earlierEntry returns the line or danmaku that an earlier try of a request stored. It returns ErrRoom if the id belongs to
-// another sender or room.
+// earlierEntry returns the line or danmaku that an earlier try of a request stored. It returns ErrRoom if the id
+// belongs to another sender or room.
 func earlierEntry[T any](found []T, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
@@ -167,8 +167,8 @@ func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// roomsOverLineLimit returns at most n rooms that have too many lines and were active after a time. For each it returns the last
-// number to delete. It reads only the first line of each room.
+// roomsOverLineLimit returns at most n rooms that have too many lines and were active after a time. For each it returns
+// the last number to delete. It reads only the first line of each room.
 func roomsOverLineLimit(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) (map[ID]int64, error) {
 	all := map[ID]int64{}
 	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0 AND r.active > ?
@@ -187,8 +187,8 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 	return err
 }
 
-// roomsOverDanmakuLimit returns at most n rooms that have too many danmaku and were active after a time. It counts only rooms whose
-// last danmaku is later than since, by the clock of danmaku.
+// roomsOverDanmakuLimit returns at most n rooms that have too many danmaku and were active after a time. It counts only
+// rooms whose last danmaku is later than since, by the clock of danmaku.
 func roomsOverDanmakuLimit(ctx context.Context, q sqldb.Querier, active time.Time, since int64, keep, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0 AND r.active > ?
 		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.room_id DESC, d.at DESC LIMIT 1) > ?

@@ -42,7 +42,7 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID
 			}
 		}
 		s.watched.mu.Unlock()
-		s.log.Debug("rooms: Redis does not hear who watches", "err", err)
+		s.log.Debug("rooms: viewers not written to Redis", "err", err)
 	}
 	return changed
 }
@@ -86,7 +86,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	s.watched.mu.Unlock()
 	if len(toStore) > 0 {
 		if err := s.redis.writeCounts(ctx, s.cfg.Node, toStore); err != nil {
-			s.log.Debug("rooms: Redis does not take how many watch", "err", err)
+			s.log.Debug("rooms: viewer counts not written to Redis", "err", err)
 		}
 	}
 	var batch []events.Event
@@ -102,9 +102,10 @@ type audience struct {
 	first string // the lowest node id
 }
 
-// onlineIn returns the viewers of rooms, from at most most entries for each room (0: all), and deletes entries of dead
-// nodes. It also deletes this node's viewers if here returns false for them, because Redis was set back to an earlier
-// state. Only the goroutine that writes this node's viewers to Redis may pass here; other callers pass nil.
+// onlineIn returns the viewers of rooms, from at most limit entries for each room (0: all), and deletes entries of dead
+// nodes. It also deletes entries of this node if isPresent returns false for the viewer. Redis has such entries after
+// it was set back to an earlier state. Only the goroutine that writes this node's viewers to Redis may pass isPresent;
+// other callers pass nil.
 func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent func(ID, ViewerID) bool) (map[ID]audience, error) {
 	found, err := s.redis.online(ctx, list, limit)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent 
 		all[id] = a
 		if len(dead) > 0 {
 			if err := s.redis.dropOnline(ctx, id, dead); err != nil {
-				s.log.Debug("rooms: viewers who are gone stay", "room", id, "err", err)
+				s.log.Debug("rooms: entries of dead nodes not deleted", "room", id, "err", err)
 			}
 		}
 	}
@@ -152,7 +153,7 @@ func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presenc
 		return known, nil
 	}
 	found, err := s.onlineIn(ctx, []ID{id}, 2*maxOnline, nil) // some viewers have several nodes
-	if isUnavailable(err) {
+	if redisUnavailable(err) {
 		return nil, nil // no viewers are known
 	}
 	users := found[id].users

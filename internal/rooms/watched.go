@@ -37,7 +37,7 @@ type watch struct {
 	ring          danmaku.Ring[api.Danmaku]
 	filling       chan struct{} // full while the ring is loaded from SQL
 	filled        bool
-	invalidations int    // number of calls of doubt
+	invalidations int    // number of calls of invalidate
 	leave         func() // leaves the channel
 	used          time.Time
 }
@@ -122,8 +122,8 @@ func (w *watched) newest(id ID) playback.State {
 	return playback.State{}
 }
 
-// requestRecheck makes the next beat read a room's register. The register may be newer than the one that the sender of a
-// command claims to have seen.
+// requestRecheck makes the next beat read a room's register. The register may be newer than the one that the sender of
+// a command claims to have seen.
 func (w *watched) requestRecheck(id ID, seen playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,8 +131,8 @@ func (w *watched) requestRecheck(id ID, seen playback.State) {
 	r.needsRecheck, r.senderStamp = true, max(r.senderStamp, seen.Stamp())
 }
 
-// recordRead records a register that was returned to a caller. If it is newer than all registers that this node published,
-// received or returned before, its node may have died before publishing it. The next beat then checks.
+// recordRead records a register that was returned to a caller. If it is newer than all registers that this node
+// published, received or returned before, its node may have died before publishing it. The next beat then checks.
 func (w *watched) recordRead(id ID, state playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

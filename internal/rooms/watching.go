@@ -133,8 +133,8 @@ func (s *Service) beat(ctx context.Context, now time.Time) {
 	s.removeUnused(now)
 }
 
-// recheckRegisters publishes registers whose command got no reply. It rebuilds a register if Redis has an older one than
-// this node published or SQL stores.
+// recheckRegisters publishes registers whose command got no reply. It rebuilds a register if Redis has an older one
+// than this node published or SQL stores.
 func (s *Service) recheckRegisters(ctx context.Context) {
 	published, seen := map[ID]int64{}, map[ID]int64{}
 	s.watched.mu.Lock()
@@ -164,7 +164,7 @@ func (s *Service) recheckRegisters(ctx context.Context) {
 		}
 		s.checkpoint(ctx, states)
 		if err != nil {
-			s.log.Debug("rooms: nobody knows what is on", "rooms", len(chunk), "err", err)
+			s.log.Debug("rooms: playback state not read", "rooms", len(chunk), "err", err)
 			for _, id := range chunk {
 				s.watched.requestRecheck(id, playback.State{})
 			}
@@ -184,7 +184,7 @@ func (s *Service) releaseHeld(ctx context.Context) {
 	s.watched.mu.Unlock()
 	for _, id := range held {
 		if err := s.updateHold(ctx, id, ViewerID{}, false); err != nil {
-			s.log.Debug("rooms: nobody knows whose player waits", "room", id, "err", err)
+			s.log.Debug("rooms: hold not rechecked", "room", id, "err", err)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (s *Service) touch(ctx context.Context, now time.Time) {
 	s.markSeen(ctx, now)
 	for chunk := range slices.Chunk(list, sweepBatch) {
 		if err := touchRooms(ctx, s.db, chunk, s.db.Now().Add(-touchEvery/2)); err != nil {
-			s.log.Debug("rooms: it is not noted which are active", "err", err)
+			s.log.Debug("rooms: activity not updated", "err", err)
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (s *Service) deleteViewers(ctx context.Context) {
 	}
 	s.watched.mu.Unlock()
 	if err := s.redis.writeOnline(ctx, s.cfg.Node, marks); err != nil {
-		s.log.Debug("rooms: viewers are left to the other nodes", "err", err) // other nodes detect that this node is gone
+		s.log.Debug("rooms: viewers not deleted from Redis", "err", err) // other nodes detect that this node is gone
 	}
 	for _, f := range leave {
 		f()

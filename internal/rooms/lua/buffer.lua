@@ -1,15 +1,14 @@
 -- buffer: record whether a viewer's player waits for data, and count the viewers that the room waits for.
 --
--- KEYS[1] buffering  sorted set  viewers by the Unix ms until when their last report counts
--- KEYS[2] holding    sorted set  viewers for whom the room waits, by the Unix ms until when it does
+-- KEYS[1] buffering  sorted set  viewers by the Unix ms at which their last report expires
+-- KEYS[2] holding    sorted set  viewers that the room waits for, by the Unix ms at which the wait ends
 -- ARGV[1] the servers' time, Unix ms
 -- ARGV[2] the viewer; empty: only count
--- ARGV[3] the Unix ms until when the report counts; 0: the player has data
--- ARGV[4] the Unix ms until when the room waits for a viewer whose first report this is
+-- ARGV[3] the Unix ms at which the report expires; 0: the player has data
+-- ARGV[4] the Unix ms at which the room's wait ends, if this is the viewer's first report
 -- ARGV[5] the keys' life in milliseconds
 --
--- Returns the number of viewers that the room waits for. A viewer in KEYS[1] alone has waited too long, or the room no
--- longer waits for them.
+-- Returns the number of viewers that the room waits for. The room no longer waits for a viewer who is only in KEYS[1].
 for _, silent in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1])) do
   redis.call('ZREM', KEYS[2], silent)
 end

@@ -1,7 +1,7 @@
 -- command: change a room's register by the rules of package playback.
 --
 -- KEYS[1] state    hash        see keys.go
--- KEYS[2] holding  sorted set  see buffer.lua; play during a hold empties it: the room goes on without those viewers
+-- KEYS[2] holding  sorted set  see buffer.lua; play during a hold deletes it: the room no longer waits for these viewers
 -- ARGV[1] generation and
 -- ARGV[2] version that the sender saw
 -- ARGV[3] play, pause, seek, rate, load, hold or release

@@ -1,9 +1,9 @@
--- load: create a room's register, unless there is another one than the one to replace.
+-- load: store a room's register, unless Redis has another one than the one to replace.
 --
 -- KEYS[1] state  hash  see keys.go
 -- ARGV[1] the key's life in milliseconds
 -- ARGV[2] generation and
--- ARGV[3] version of the one that is replaced; 0 and 0: none is
+-- ARGV[3] version of the register to replace; 0 and 0: none
 -- ARGV[4] … the state, in the order g v i p t r s h
 --
 -- Returns the present state in that order.

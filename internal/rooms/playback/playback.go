@@ -32,8 +32,8 @@ type State struct {
 	Held     bool // paused because a viewer's player waits for data; playback resumes automatically
 }
 
-// At returns the position at a time of the servers' clock. A time before the state's own, which a clock that was set
-// back can produce, counts as the state's own.
+// At returns the position at a time of the servers' clock. After the clock was set back, now may be before the state's
+// time. It then counts as the state's time.
 func (s State) At(now int64) int64 {
 	if s.Paused || now <= s.Time {
 		return s.Position
