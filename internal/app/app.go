@@ -169,8 +169,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}); err != nil {
 		return nil, err
 	}
-	if a.notices, err = notices.New(notices.Config{DB: a.db, Bus: a.bus, People: a.accounts, EnqueuePushes: a.pushNotices, Settings: cfg.Notices,
-		Log: log}); err != nil {
+	if a.notices, err = notices.New(notices.Config{DB: a.db, Bus: a.bus, People: a.accounts, EnqueuePushes: a.pushNotices,
+		Settings: cfg.Notices, Log: log}); err != nil {
 		return nil, err
 	}
 	a.keys = servicekeys.New(a.db, a.accounts, log)

@@ -29,7 +29,8 @@ func TestDeleteMessage_CommandsOfTheGuideWork(t *testing.T) {
 		befriend(t, ann, bob)
 		friend := bob.Tokens().User.ID
 		for _, text := range []string{"first", "second"} {
-			_, err := ann.Send(t.Context(), client.ChatWith(friend), api.Send{ClientID: text, Content: api.Content{Kind: api.MessageText, Text: text}})
+			message := api.Send{ClientID: text, Content: api.Content{Kind: api.MessageText, Text: text}}
+			_, err := ann.Send(t.Context(), client.ChatWith(friend), message)
 			must(t, err)
 		}
 		for _, command := range commands {
