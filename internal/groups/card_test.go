@@ -37,7 +37,7 @@ func portrait(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
+func TestDrawCard_ReturnsTheSameCardUntilItEnds(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		nodes := []*world{w, w.newNode()}
@@ -59,23 +59,23 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		}
 		all.Wait()
 		if len(drawn) != 1 {
-			t.Errorf("members have %d cards", len(drawn))
+			t.Errorf("members got %d different cards, want 1", len(drawn))
 		}
 		first, err := w.DrawCard(ctx, users[0], id)
 		w.must(err)
 		w.advance(47 * time.Hour)
 		if again, err := w.DrawCard(ctx, users[2], id); err != nil || again != first {
-			t.Errorf("asked again it is %+v, %v", again, err)
+			t.Errorf("second call: got %+v, %v, want %+v", again, err, first)
 		}
 		if left := sqldb.Time(first.Expires).Sub(w.db.Now()); left <= 0 || left > time.Hour {
-			t.Errorf("it is good for %s", left)
+			t.Errorf("the card expires in %s, want at most an hour", left)
 		}
 		w.advance(time.Hour)
 		_, _, _, err = w.Join(ctx, users[3], first.ID, "")
 		w.wantErr("an expired card", err, ErrLink)
 		next, err := w.DrawCard(ctx, users[1], id)
 		if err != nil || next.ID == first.ID {
-			t.Errorf("after its end it is %+v, %v", next, err)
+			t.Errorf("after the expiry: got %+v, %v, want another card", next, err)
 		}
 		w.must(w.Revoke(ctx, users[0], id, next.ID))
 		_, _, _, err = w.Join(ctx, users[3], next.ID, "")
@@ -84,8 +84,8 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		w.must(err)
 		w.must(w.Leave(ctx, users[1], id))
 		_, _, _, err = w.Join(ctx, users[3], next.ID, "")
-		w.wantErr("the card of who has left", err, ErrLink)
-		// Cards do not count as links, whose number is limited.
+		w.wantErr("the card of a former member", err, ErrLink)
+		// Cards do not count towards the limit of links.
 		for range maxLinks {
 			_, err := w.NewLink(ctx, users[2], id, ids.New[Link](), time.Hour, 1)
 			w.must(err)
@@ -96,7 +96,7 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 	})
 }
 
-func TestACardLeadsInAsTheGroupAllows(t *testing.T) {
+func TestJoin_FollowsTheGroupsSettingForCards(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(7)
@@ -116,29 +116,29 @@ func TestACardLeadsInAsTheGroupAllows(t *testing.T) {
 		w.must(w.Ban(ctx, users[0], id, users[5]))
 		g, me, r, err := w.Join(ctx, users[4], card.ID, "a friend of Bob's")
 		if err != nil || me != nil || r == nil || r.Answer != "a friend of Bob's" || g.Announcement != "" {
-			t.Fatalf("asking: got %+v, %+v, %+v, %v", g, me, r, err)
+			t.Fatalf("a request: got %+v, %+v, %+v, %v", g, me, r, err)
 		}
 		if _, _, again, err := w.Join(ctx, users[4], card.ID, ""); err != nil || again.ID != r.ID {
-			t.Errorf("asking again: %+v, %v", again, err)
+			t.Errorf("second request: got %+v, %v, want the first one", again, err)
 		}
 		if roles := w.roles(id); len(roles) != 4 {
 			t.Errorf("members are %v", roles)
 		}
 		_, _, _, err = w.Join(ctx, users[5], card.ID, "")
-		w.wantErr("who is banned", err, ErrBanned)
+		w.wantErr("a banned user", err, ErrBanned)
 		_, _, _, err = w.Join(ctx, users[1], card.ID, "")
-		w.wantErr("who is in", err, ErrAlready)
+		w.wantErr("a member", err, ErrAlready)
 		l, err := w.NewLink(ctx, users[1], id, ids.New[Link](), time.Hour, 1)
 		w.must(err)
 		if _, me, _, err := w.Join(ctx, users[6], l.ID, ""); err != nil || me == nil {
-			t.Errorf("a link lets in where others ask: %v", err)
+			t.Errorf("a link in a group where admins decide: got %+v, %v, want a member", me, err)
 		}
 		w.must(w.Answer(ctx, users[0], id, r.ID, true))
 		w.checkInvariants()
 	})
 }
 
-func TestAGroupsPictureIsShownUntilThereIsAnother(t *testing.T) {
+func TestPicture_EndsWhenItIsReplaced(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(2)
@@ -149,7 +149,7 @@ func TestAGroupsPictureIsShownUntilThereIsAnother(t *testing.T) {
 			t.Fatalf("got %+v, %v", g, err)
 		}
 		if got := fmt.Sprint(recorder.received()); got != "[changed 0+ 0-]" {
-			t.Errorf("members are told %s", got)
+			t.Errorf("members got the events %s", got)
 		}
 		checkSizes := func(g Group) error {
 			var name PictureID
@@ -165,10 +165,10 @@ func TestAGroupsPictureIsShownUntilThereIsAnother(t *testing.T) {
 		next, _, err := w.SetPicture(ctx, users[0], id, portrait(t))
 		w.must(err)
 		if next.Picture == g.Picture || next.Version <= g.Version {
-			t.Errorf("another one is %+v, after %+v", next, g)
+			t.Errorf("second picture: got %+v after %+v", next, g)
 		}
 		w.must(checkSizes(next))
-		w.wantErr("the one before", checkSizes(g), ErrPicture)
+		w.wantErr("a replaced picture", checkSizes(g), ErrPicture)
 		if _, _, err := w.SetPicture(ctx, users[0], id, []byte("no image")); !errors.Is(err, picture.ErrUnreadable) {
 			t.Errorf("no image: %v", err)
 		}
@@ -177,15 +177,15 @@ func TestAGroupsPictureIsShownUntilThereIsAnother(t *testing.T) {
 			t.Errorf("a client that syncs gets %+v, %v", c, err)
 		}
 		w.must(w.RemovePicture(ctx, users[0], id))
-		w.wantErr("one that was removed", checkSizes(next), ErrPicture)
+		w.wantErr("a removed picture", checkSizes(next), ErrPicture)
 		g, _, err = w.SetPicture(ctx, users[0], id, portrait(t))
 		w.must(err)
 		w.must(w.Dissolve(ctx, users[0], id))
-		w.wantErr("of a group that is no more", checkSizes(g), ErrPicture)
+		w.wantErr("a dissolved group's picture", checkSizes(g), ErrPicture)
 	})
 }
 
-func TestMembersAreFoundByWhatTheyAreCalled(t *testing.T) {
+func TestSearch_MatchesNicknameNameAndRemark(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(6) // user 0 to user 5
@@ -216,18 +216,18 @@ func TestMembersAreFoundByWhatTheyAreCalled(t *testing.T) {
 			}
 		}
 		if got := find(users[1], "baker"); got != "" {
-			t.Errorf("the remark of another finds %q", got)
+			t.Errorf("another user's remark finds %q, want none", got)
 		}
 		_, _, _, err = w.Search(ctx, users[0], id, " \t ", "", 10)
-		w.wantErr("a search for nothing", err, ErrQuery)
+		w.wantErr("a search without words", err, ErrQuery)
 		_, _, _, err = w.Search(ctx, users[0], id, "x", "AAAA", 10)
-		w.wantErr("a cursor of nowhere", err, ErrCursor)
+		w.wantErr("an invalid cursor", err, ErrCursor)
 		_, _, _, err = w.Search(ctx, users[5], id, "user", "", 10)
 		w.wantErr("a stranger", err, ErrGroup)
 	})
 }
 
-// newLargeGroup creates a group with size members, the owner first. They are friends in SQL only, for speed.
+// newLargeGroup creates a group with size members and returns them, the owner first.
 func (w *world) newLargeGroup(size int) (ID, []accounts.ID) {
 	w.t.Helper()
 	users := w.newUsers(size)
@@ -241,7 +241,7 @@ func (w *world) newLargeGroup(size int) (ID, []accounts.ID) {
 	return g.ID, users
 }
 
-func TestALargeGroupIsSearchedInSteps(t *testing.T) {
+func TestSearch_ReadsALargeGroupInSteps(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{Members: 5000})
 		id, users := w.newLargeGroup(2*searchBatch + 1)

@@ -19,7 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// follower keeps a group's members by listing changes, as a client does.
+// follower has a copy of a group's members that it updates by listing changes, as a client does.
 type follower struct {
 	user    accounts.ID
 	members map[accounts.ID]cachedMember
@@ -33,7 +33,7 @@ func (f *follower) sync(w *world, id ID, limit int) error {
 			return err
 		}
 		if c.Reset {
-			return errors.New("nothing was forgotten, and the list is to be read anew")
+			return errors.New("got a reset, although no row was pruned")
 		}
 		for _, m := range c.Changed {
 			f.members[m.User] = m.cached()
@@ -48,9 +48,9 @@ func (f *follower) sync(w *world, id ID, limit int) error {
 	}
 }
 
-// Random steps on two nodes. Refusals change nothing, and SQL keeps its invariants. The members from changes are the
-// same as in the pages of the list and in the copies on both nodes.
-func TestRandomHistoriesOfAGroup(t *testing.T) {
+// The steps are random, on two nodes. Refused steps change nothing, and the invariants hold. The members that a client
+// computes from changes are the same as in the pages of the list and in the copies of both nodes.
+func TestGroups_RandomHistoriesKeepTheInvariants(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRandomHistoriesOfAGroup(t *testing.T) {
 						t.Fatalf("step %d, %s: %v", step, act, err)
 					}
 					if err != nil && w.dump() != before {
-						t.Fatalf("step %d, %s was refused, %v, and has changed something", step, act, err)
+						t.Fatalf("step %d, %s: refused with %v, and changed rows", step, act, err)
 					}
 					if len(w.roles(id)) == 0 { // dissolved
 						w.checkInvariants()
@@ -163,7 +163,7 @@ func (w *world) compare(f *follower, id ID, nodes []*world, act string) {
 		want[m.User] = m.cached()
 	}
 	if !maps.Equal(f.members, want) {
-		w.t.Fatalf("after %s: whoever follows knows %v, want %v", act, f.members, want)
+		w.t.Fatalf("after %s: the follower has %v, want %v", act, f.members, want)
 	}
 	paged := map[accounts.ID]cachedMember{}
 	last := Owner
@@ -193,8 +193,8 @@ func (w *world) compare(f *follower, id ID, nodes []*world, act string) {
 	}
 }
 
-// A change that is committed during a request is in its response or in the next one.
-func TestWhoAsksWhileAGroupChangesMissesNothing(t *testing.T) {
+// A change that is committed while a client lists changes is in this response or in the next one.
+func TestChanges_AreCompleteDuringConcurrentChanges(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		users := w.newUsers(60)
 		id := w.newGroup(users[0], users[1:]...)
@@ -221,7 +221,7 @@ func TestWhoAsksWhileAGroupChangesMissesNothing(t *testing.T) {
 			w.must(f.sync(w, id, 500))
 		}
 		if missed := len(users) - 1 - countMuted(f.members); missed > 0 {
-			t.Errorf("whoever follows the changes has missed %d of %d", missed, len(users)-1)
+			t.Errorf("the follower has missed %d of %d changes", missed, len(users)-1)
 		}
 	})
 }

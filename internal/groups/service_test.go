@@ -36,13 +36,13 @@ const testTimeout = time.Minute
 // longBudget replaces the budget of production: a slow machine must not look like an unavailable Redis.
 const longBudget = 10 * time.Second
 
-// A world is the groups of one node, with its services and engines.
+// A world is a node's Service with its other services and engines.
 type world struct {
 	*Service
 	t        testing.TB
 	accounts *accounts.Service
 	redis    *redis.DB
-	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
+	ahead    *atomic.Int64 // lead of the clock, in ns
 }
 
 func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, settings Settings) *world {
@@ -180,15 +180,15 @@ func (w *world) checkInvariants() {
 	for name, query := range map[string]string{
 		"groups without one owner": `SELECT COUNT(*) FROM chat_groups g WHERE g.dissolved = 0 AND 1 <>
 			(SELECT COUNT(*) FROM group_members m WHERE m.group_id = g.id AND m.gone = 0 AND m.role = 2)`,
-		"groups that count others than their members": `SELECT COUNT(*) FROM chat_groups g WHERE g.members <>
+		"groups with a wrong member count": `SELECT COUNT(*) FROM chat_groups g WHERE g.members <>
 			(SELECT COUNT(*) FROM group_members m WHERE m.group_id = g.id AND m.gone = 0)`,
-		"rows newer than their group": `SELECT COUNT(*) FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.version > g.version`,
-		"members who are banned":      `SELECT COUNT(*) FROM group_members m JOIN group_bans b ON b.group_id = m.group_id AND b.user_id = m.user_id WHERE m.gone = 0`,
-		"links that let in too many":  `SELECT COUNT(*) FROM group_links WHERE most > 0 AND uses > most`,
-		"members who ask to join": `SELECT COUNT(*) FROM group_members m JOIN group_requests r ON r.group_id = m.group_id AND r.user_id = m.user_id
+		"rows newer than their group":  `SELECT COUNT(*) FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.version > g.version`,
+		"members who are banned":       `SELECT COUNT(*) FROM group_members m JOIN group_bans b ON b.group_id = m.group_id AND b.user_id = m.user_id WHERE m.gone = 0`,
+		"links used above their limit": `SELECT COUNT(*) FROM group_links WHERE most > 0 AND uses > most`,
+		"members with a pending request": `SELECT COUNT(*) FROM group_members m JOIN group_requests r ON r.group_id = m.group_id AND r.user_id = m.user_id
 			WHERE m.gone = 0 AND r.state = 0`,
-		"requests that wait when they must not": `SELECT COUNT(*) FROM group_requests WHERE (state = 0) <> (waiting IS NOT NULL)`,
-		"what is left of groups": `SELECT (SELECT COUNT(*) FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)
+		"requests whose state contradicts their waiting key": `SELECT COUNT(*) FROM group_requests WHERE (state = 0) <> (waiting IS NOT NULL)`,
+		"rows of dissolved groups": `SELECT (SELECT COUNT(*) FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)
 			+ (SELECT COUNT(*) FROM group_links m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)
 			+ (SELECT COUNT(*) FROM group_requests m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)
 			+ (SELECT COUNT(*) FROM group_bans m JOIN chat_groups g ON g.id = m.group_id WHERE g.dissolved > 0)`,
@@ -209,7 +209,7 @@ func (w *world) checkInvariants() {
 			want[u] = k.Role
 		}
 		if roles := w.roles(id); !maps.Equal(want, roles) {
-			w.t.Errorf("Redis has the members %v, SQL %v", want, roles)
+			w.t.Errorf("members in Redis: got %v, want %v as in SQL", want, roles)
 		}
 	}
 }
@@ -218,9 +218,9 @@ func at(t time.Time) *time.Time { return &t }
 
 func to[T any](v T) *T { return &v }
 
-// Every act of a member on a group, with the result for the roles stranger, member, admin and owner. The other user is
-// a member unless stated otherwise.
-func TestWhoMayDoWhatInAGroup(t *testing.T) {
+// Each case is an act on a group, with the result for the roles stranger, member, admin and owner. The other user is a
+// member unless the case has another role.
+func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 	type try func(ctx context.Context, w *world, id ID, me, other accounts.ID) error
 	setMember := func(u MemberUpdate) try {
 		return func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
@@ -353,7 +353,7 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 						t.Errorf("role %d: got %v, want %v", role, err, want)
 					}
 					if after := w.dump(); want != nil && before != after {
-						t.Errorf("role %d: what was refused has changed\n%s\nto\n%s", role, before, after)
+						t.Errorf("role %d: refused, and changed\n%s\nto\n%s", role, before, after)
 					}
 				}
 				w.checkInvariants()
@@ -384,7 +384,7 @@ func (w *world) dump() string {
 	return text.String()
 }
 
-func TestWhoComesIntoAGroup(t *testing.T) {
+func TestGroups_AdmitUsersByTheirRules(t *testing.T) {
 	eachEngine(t, Settings{Members: 4}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(6)
@@ -396,7 +396,7 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		_, _, err = w.Create(ctx, ann, ids.New[Group](), "Rowing", users[1:])
 		w.wantErr("a group of too many", err, ErrFull)
 		if text := w.dump(); text != "" {
-			t.Errorf("what was refused has left\n%s", text)
+			t.Errorf("refused calls have stored\n%s", text)
 		}
 		id := w.newGroup(ann, bob, bob, ann)
 		if got, want := w.roles(id), map[accounts.ID]Role{ann: Owner, bob: Member}; !maps.Equal(got, want) {
@@ -411,8 +411,8 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		}
 		w.must(w.Ban(ctx, ann, id, dan))
 		w.must(w.Ban(ctx, ann, id, dan))
-		w.wantErr("oneself", w.Ban(ctx, ann, id, ann), ErrSelf)
-		w.wantErr("nobody", w.Ban(ctx, ann, id, ids.New[accounts.User]()), accounts.ErrNoUser)
+		w.wantErr("ban oneself", w.Ban(ctx, ann, id, ann), ErrSelf)
+		w.wantErr("ban an unknown user", w.Ban(ctx, ann, id, ids.New[accounts.User]()), accounts.ErrNoUser)
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{fay, dan})
 		w.wantErr("a banned user is invited", err, ErrTheyBanned)
 		w.must(w.Unban(ctx, ann, id, dan))
@@ -428,12 +428,11 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		_, err = w.Invite(ctx, bob, id, nil)
 		w.wantErr("a member invites where admins invite", err, ErrMay)
 
-		// A request is first refused, because members are invited. Later an admin decides, and finally the group admits
-		// users at once.
+		// The group first admits only invited users. Then admins decide, and finally it admits all users at once.
 		_, err = w.RequestJoin(ctx, dan, id, "me")
-		w.wantErr("asking", err, ErrGroup)
+		w.wantErr("a request", err, ErrGroup)
 		_, _, err = w.Group(ctx, dan, id)
-		w.wantErr("looking", err, ErrGroup)
+		w.wantErr("a stranger gets the group", err, ErrGroup)
 		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(ByRequest), Question: to("Who are you?"), Announcement: to("A secret")})
 		w.must(err)
 		g, me, err := w.Group(ctx, dan, id)
@@ -443,47 +442,47 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		r, err := w.RequestJoin(ctx, dan, id, "Dan")
 		w.must(err)
 		if again, err := w.RequestJoin(ctx, dan, id, "Dan again"); err != nil || again.ID != r.ID || again.Answer != "Dan" {
-			t.Errorf("asked again: %+v, %v", again, err)
+			t.Errorf("second request: got %+v, %v, want the first one", again, err)
 		}
 		if list, _, err := w.Requests(ctx, ann, id, "", 10); err != nil || len(list) != 1 || list[0].Answer != "Dan" {
 			t.Errorf("requests %+v, %v", list, err)
 		}
 		w.must(w.Withdraw(ctx, dan, id))
 		w.wantErr("withdrawing twice", w.Withdraw(ctx, dan, id), ErrNoRequest)
-		w.wantErr("accepting what was withdrawn", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		w.wantErr("accepting a withdrawn request", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
 		r, err = w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
 		w.must(w.Answer(ctx, ann, id, r.ID, false))
 		r, err = w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
 		w.advance(w.cfg.RequestLife + time.Second)
-		w.wantErr("accepting what has expired", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		w.wantErr("accepting an expired request", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
 		second, err := w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
 		if second.ID == r.ID {
-			t.Error("what has expired waits again")
+			t.Error("got the expired request, want a new one")
 		}
 		w.must(w.Answer(ctx, ann, id, second.ID, true))
 		_, err = w.RequestJoin(ctx, dan, id, "")
-		w.wantErr("a member asks", err, ErrAlready)
+		w.wantErr("a member's request", err, ErrAlready)
 		w.must(w.Leave(ctx, dan, id))
 		r, err = w.RequestJoin(ctx, fay, id, "")
 		w.must(err)
 		w.must(w.Ban(ctx, ann, id, fay))
 		_, err = w.RequestJoin(ctx, fay, id, "")
-		w.wantErr("a banned user asks", err, ErrBanned)
+		w.wantErr("a banned user's request", err, ErrBanned)
 		w.wantErr("accepting a banned user", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
 		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(Open)})
 		w.must(err)
 		if r, err := w.RequestJoin(ctx, dan, id, ""); err != nil || r != nil {
-			t.Errorf("an open group: %v, %v", r, err)
+			t.Errorf("open group: got request %v, %v, want none", r, err)
 		}
 		_, err = w.RequestJoin(ctx, users[5], id, "")
 		w.wantErr("a full open group", err, ErrFull)
 	})
 }
 
-func TestALinkLetsInAsManyAsItSays(t *testing.T) {
+func TestLink_AdmitsUpToItsLimit(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		nodes := []*world{w, w.newNode()}
@@ -493,7 +492,7 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		w.must(err)
 		g, me, err := w.GroupOfLink(ctx, users[5], l.ID)
 		if err != nil || me != nil || g.ID != id {
-			t.Errorf("looking: %+v, %v, %v", g, me, err)
+			t.Errorf("group of the link: got %+v, %v, %v", g, me, err)
 		}
 		var joined atomic.Int64
 		var all sync.WaitGroup
@@ -509,7 +508,7 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		}
 		all.Wait()
 		if n := len(w.roles(id)); joined.Load() != 3 || n != 5 {
-			t.Errorf("%d came in, and %d are there", joined.Load(), n)
+			t.Errorf("%d joined, and the group has %d members, want 3 and 5", joined.Load(), n)
 		}
 		_, _, err = w.GroupOfLink(ctx, users[5], l.ID)
 		w.wantErr("a link that is used up", err, ErrLink)
@@ -522,7 +521,7 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		w.must(err)
 		own, err := w.NewLink(ctx, users[0], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.wantErr("a member revokes another's", w.Revoke(ctx, users[1], id, own.ID), ErrMay)
+		w.wantErr("a member revokes another member's link", w.Revoke(ctx, users[1], id, own.ID), ErrMay)
 		if list, err := w.Links(ctx, users[1], id); err != nil || len(list) != 1 || list[0].ID != l.ID {
 			t.Errorf("a member's links %+v, %v", list, err)
 		}
@@ -535,7 +534,7 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		w.wantErr("another group's link", w.Revoke(ctx, users[0], other, l.ID), ErrLink)
 		w.must(w.Remove(ctx, users[0], id, users[1]))
 		_, _, _, err = w.Join(ctx, outside[1], l.ID, "")
-		w.wantErr("the link of who was removed", err, ErrLink)
+		w.wantErr("the link of a removed member", err, ErrLink)
 		_, me2, _, err := w.Join(ctx, outside[1], own.ID, "")
 		if err != nil || me2.Inviter != users[0] || me2.Role != Member {
 			t.Errorf("joined as %+v, %v", me2, err)
@@ -547,11 +546,11 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		w.must(err)
 		w.must(w.Dissolve(ctx, users[0], id))
 		_, _, _, err = w.Join(ctx, outside[2], l.ID, "")
-		w.wantErr("the link of a group that is no more", err, ErrLink)
+		w.wantErr("the link of a dissolved group", err, ErrLink)
 	})
 }
 
-func TestLink_EndsWithItsMakersRight(t *testing.T) {
+func TestLink_EndsWithItsCreatorsRight(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
 		ctx, other := t.Context(), w.newNode()
@@ -566,7 +565,7 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 			t.Helper()
 			for name, l := range map[string]LinkID{"link": link.ID, "card": card.ID} {
 				_, _, err := other.GroupOfLink(ctx, guest, l)
-				w.wantErr(when+": look at the "+name, err, ErrLink)
+				w.wantErr(when+": get the group of the "+name, err, ErrLink)
 				_, _, _, err = other.Join(ctx, guest, l, "")
 				w.wantErr(when+": join by the "+name, err, ErrLink)
 			}
@@ -602,7 +601,7 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 	})
 }
 
-func TestAGroupHasOneOwnerWhoeverHandsItOver(t *testing.T) {
+func TestTransfer_LeavesOneOwner(t *testing.T) {
 	eachEngine(t, Settings{Admins: 2}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(5)
@@ -636,13 +635,13 @@ func TestAGroupHasOneOwnerWhoeverHandsItOver(t *testing.T) {
 			}
 			all.Wait()
 			if done.Load() != 1 {
-				t.Errorf("handed over %d times", done.Load())
+				t.Errorf("%d transfers succeeded, want 1", done.Load())
 			}
 		}
 	})
 }
 
-func TestWhatAMemberSetsForThemselves(t *testing.T) {
+func TestSetOwn_UpdatesTheCallersMembership(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(3)
@@ -658,18 +657,18 @@ func TestWhatAMemberSetsForThemselves(t *testing.T) {
 		for range 2 {
 			g, me, err := w.Change(ctx, ann, id, Update{Announcement: to(fmt.Sprint("Tomorrow ", w.dump()[:9], len(w.dump())))})
 			if err != nil || me.Seen != g.Announced {
-				t.Errorf("who announces has seen %d of %d, %v", me.Seen, g.Announced, err)
+				t.Errorf("the announcing user has seen announcement %d, %v, want %d", me.Seen, err, g.Announced)
 			}
 		}
 		if g, n, err := w.Seen(ctx, ann, id); err != nil || n != 1 || g.Announced != 2 {
-			t.Errorf("%d have seen %d, %v", n, g.Announced, err)
+			t.Errorf("%d members have seen announcement %d, %v, want 1 and 2", n, g.Announced, err)
 		}
 		_, me, err = w.SetOwn(ctx, bob, id, OwnUpdate{Seen: to(int64(9))})
 		if err != nil || me.Seen != 2 {
 			t.Errorf("seen %d, %v", me.Seen, err)
 		}
 		if _, n, err := w.Seen(ctx, ann, id); err != nil || n != 2 {
-			t.Errorf("%d have seen it, %v", n, err)
+			t.Errorf("%d members have seen the announcement, %v, want 2", n, err)
 		}
 		list, mine, err := w.Groups(ctx, bob)
 		if err != nil || len(list) != 1 || mine[0].Remark != "Boats" || mine[0].Nickname != "Bobby" {
@@ -690,12 +689,12 @@ func TestWhatAMemberSetsForThemselves(t *testing.T) {
 		w.must(w.Leave(ctx, bob, id))
 		w.must(w.Leave(ctx, ann, id))
 		if _, _, err := w.Group(ctx, ann, id); !errors.Is(err, ErrGroup) {
-			t.Errorf("a group that the last one has left: %v", err)
+			t.Errorf("after the last member left: got %v, want ErrGroup", err)
 		}
 	})
 }
 
-// Changes on two nodes are published in any order. The document with the highest version is equal to SQL.
+// Two nodes may publish changes in any order. The document with the highest version must equal SQL.
 func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -775,7 +774,7 @@ func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 	})
 }
 
-func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
+func TestRequests_ArePagedAndBounded(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, users := t.Context(), w.newUsers(3)
 		ann, bob, eve := users[0], users[1], users[2]
@@ -804,7 +803,7 @@ func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 			}
 		}
 		if len(found) != maxPending || !found[bob] {
-			t.Errorf("%d requests are on the pages, want %d", len(found), maxPending)
+			t.Errorf("the pages have %d requests, want %d", len(found), maxPending)
 		}
 		_, _, err = w.Requests(ctx, ann, id, "nonsense", 10)
 		w.wantErr("a cursor of another list", err, ErrCursor)
@@ -819,12 +818,12 @@ func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 		last := w.recordEvents(eve)
 		w.must(w.Dissolve(ctx, ann, id))
 		if got := fmt.Sprint(last.received()); got != "[request_closedwithdrawn]" {
-			t.Errorf("whoever asked last was told %s", got)
+			t.Errorf("the last requester got %s", got)
 		}
 	})
 }
 
-func TestAnErasedUserLeavesAllGroups(t *testing.T) {
+func TestErase_RemovesTheUserFromAllGroups(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(4)
@@ -843,10 +842,10 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 			w.must(w.Erase(ctx, ann))
 		}
 		if got := w.roles(first); got[users[2]] != Owner || len(got) != 3 {
-			t.Errorf("the group went to %v", got)
+			t.Errorf("members after the erasure: %v", got)
 		}
 		if len(w.roles(alone)) != 0 || len(w.roles(foreign)) != 1 {
-			t.Error("the user is there still")
+			t.Error("the user is still a member")
 		}
 		var n int
 		w.must(w.db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM group_links WHERE by_id = ?) + (SELECT COUNT(*) FROM group_requests WHERE user_id = ?)
@@ -858,16 +857,16 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 		w.must(w.prune(ctx))
 		w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE user_id = ?", ann).Scan(&n))
 		if n != 0 {
-			t.Errorf("%d rows are remembered", n)
+			t.Errorf("%d rows of the user are left, want none", n)
 		}
 		if c, err := w.Changes(ctx, users[1], first, 1, 10); err != nil || !c.Reset {
-			t.Errorf("changes since what is forgotten: %+v, %v", c, err)
+			t.Errorf("changes since a pruned version: got %+v, %v, want a reset", c, err)
 		}
 	})
 }
 
 // A mute remains if the member leaves and joins again.
-func TestWhoIsMutedStaysSo(t *testing.T) {
+func TestMute_SurvivesLeavingAndJoining(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, users := t.Context(), w.newUsers(2)
 		ann, bob := users[0], users[1]
@@ -894,22 +893,22 @@ func TestWhoIsMutedStaysSo(t *testing.T) {
 		mute(24 * time.Hour)
 		w.must(w.Leave(ctx, bob, id))
 		rejoin()
-		w.wantErr("who asks", muted(), ErrMuted)
+		w.wantErr("joined again", muted(), ErrMuted)
 		w.must(w.Remove(ctx, ann, id, bob))
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{bob})
 		w.must(err)
-		w.wantErr("who was removed and is invited", muted(), ErrMuted)
+		w.wantErr("removed and invited again", muted(), ErrMuted)
 		mute(0)
 		w.must(w.Leave(ctx, bob, id))
 		rejoin()
-		w.wantErr("who was unmuted", muted(), nil)
+		w.wantErr("unmuted", muted(), nil)
 
 		mute(formerMemberLife + 24*time.Hour)
 		w.must(w.Leave(ctx, bob, id))
 		w.advance(formerMemberLife + time.Hour)
 		w.must(w.prune(ctx))
 		rejoin()
-		w.wantErr("who was away for long", muted(), ErrMuted)
+		w.wantErr("joined again after a long time", muted(), ErrMuted)
 		w.must(w.Leave(ctx, bob, id))
 		w.advance(formerMemberLife + time.Hour)
 		w.must(w.prune(ctx))
@@ -918,7 +917,7 @@ func TestWhoIsMutedStaysSo(t *testing.T) {
 			return n
 		}
 		if n := count(); n != 0 {
-			t.Errorf("%d rows are remembered of a mute that is over", n)
+			t.Errorf("%d rows are stored of a mute that has ended, want none", n)
 		}
 		rejoin()
 		mute(3 * formerMemberLife)
@@ -927,13 +926,13 @@ func TestWhoIsMutedStaysSo(t *testing.T) {
 		w.advance(formerMemberLife + time.Hour)
 		w.must(w.prune(ctx))
 		if n := count(); n != 0 {
-			t.Errorf("%d rows are remembered of who is erased", n)
+			t.Errorf("%d rows are stored of an erased user, want none", n)
 		}
 	})
 }
 
-// A follower of the changes must not miss the second leave.
-func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
+// The row of Bob's first leave is pruned after his second leave. A client that lists changes must get the second one.
+func TestChanges_HaveALeaveDuringPruning(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, users := t.Context(), w.newUsers(3)
 		ann, bob := users[0], users[1]
@@ -949,7 +948,7 @@ func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
 		w.must(w.Leave(ctx, bob, id))
 		w.must(w.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteFormerMembers(ctx, tx, id, old[id]) }))
 		if c, err := w.Changes(ctx, ann, id, g.Version, 10); err != nil || !c.Reset && !slices.Equal(c.Removed, []accounts.ID{bob}) {
-			t.Errorf("changes since Bob was there again: %+v, %v", c, err)
+			t.Errorf("changes since Bob's return: got %+v, %v, want his leave or a reset", c, err)
 		}
 	})
 }
@@ -969,7 +968,7 @@ func (w *world) recordEvents(user accounts.ID) recorder {
 	return h
 }
 
-// received returns the events so far.
+// received returns the events that have arrived since the last call.
 func (h recorder) received() (got []string) {
 	h.t.Helper()
 	end := events.New("from here", h.user.String(), time.Now(), []byte("1"))
@@ -999,12 +998,12 @@ func (h recorder) received() (got []string) {
 			}
 			got = append(got, text)
 		case <-timeout:
-			h.t.Fatal("the subscription is silent")
+			h.t.Fatal("no event arrived in time")
 		}
 	}
 }
 
-func TestWhoIsToldOfAGroup(t *testing.T) {
+func TestEvents_ReachTheirAudience(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(5)
@@ -1013,7 +1012,7 @@ func TestWhoIsToldOfAGroup(t *testing.T) {
 			t.Helper()
 			for i, h := range []recorder{ann, bob, eve, dan} {
 				if got := fmt.Sprint(h.received()); got != want[i] {
-					t.Errorf("%s: user %d was told %s, want %s", name, i, got, want[i])
+					t.Errorf("%s: user %d got %s, want %s", name, i, got, want[i])
 				}
 			}
 		}
@@ -1035,7 +1034,7 @@ func TestWhoIsToldOfAGroup(t *testing.T) {
 		checkEvents("not changed", "[]", "[]", "[]", "[]")
 		r, err := w.RequestJoin(ctx, users[3], id, "")
 		w.must(err)
-		checkEvents("asked", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		checkEvents("requested", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
 		w.must(w.Answer(ctx, users[1], id, r.ID, true))
 		checkEvents("accepted", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0-]", "[changed 1+ 0- mine member request_closedaccepted]")
 		w.must(w.Remove(ctx, users[1], id, users[3]))
@@ -1044,19 +1043,19 @@ func TestWhoIsToldOfAGroup(t *testing.T) {
 		checkEvents("banned", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftbanned]", "[]")
 		_, err = w.RequestJoin(ctx, users[3], id, "")
 		w.must(err)
-		checkEvents("asked once more", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		checkEvents("requested once more", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
 		w.must(w.Erase(ctx, users[3]))
 		checkEvents("erased", "[request_closedwithdrawn]", "[request_closedwithdrawn]", "[]", "[request_closedwithdrawn]")
 		_, err = w.RequestJoin(ctx, users[3], id, "")
 		w.must(err)
-		checkEvents("asked again", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		checkEvents("requested again", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
 		w.must(w.Dissolve(ctx, users[0], id))
 		checkEvents("dissolved", "[leftdissolved]", "[leftdissolved]", "[]", "[request_closedwithdrawn]")
 	})
 }
 
-// After a lost response another try follows, perhaps while the first one still runs.
-func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
+// A client that got no response retries, perhaps while the first try still runs.
+func TestCreate_RetriesCreateOneGroupAndOneLink(t *testing.T) {
 	eachEngine(t, Settings{Groups: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		nodes := []*world{w, w.newNode()}
@@ -1087,13 +1086,13 @@ func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
 			t.Errorf("links %+v, %v", list, err)
 		}
 		_, _, err := w.Create(ctx, users[2], id, "Rowing", nil)
-		w.wantErr("somebody else's group", err, ErrGroup)
+		w.wantErr("another user's group", err, ErrGroup)
 		if _, err := w.NewLink(ctx, users[1], id, link, time.Hour, 3); err == nil {
-			t.Error("a member got the link of another")
+			t.Error("a member got another member's link")
 		}
 		w.must(w.Dissolve(ctx, users[0], id))
 		_, _, err = w.Create(ctx, users[0], id, "Rowing", nil)
-		w.wantErr("a group that was dissolved meanwhile", err, ErrGroup)
+		w.wantErr("a group that was dissolved in the meantime", err, ErrGroup)
 	})
 }
 
@@ -1104,8 +1103,8 @@ func (unreachable) AreFriends(context.Context, accounts.ID, []accounts.ID) (map[
 	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
 }
 
-// The error is one that the descriptions of this domain's operations list.
-func TestFriendsThatCannotBeReachedAreARefusalOfGroups(t *testing.T) {
+// The OpenAPI description of the operation lists ErrStore.
+func TestCreate_ReturnsErrStoreWithoutFriends(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
 		users := w.newUsers(2)

@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
+func TestCommit_LockedRoomDelaysNoOther(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
 	users := w.newUsers(1)
 	var batch []pendingEntry
@@ -40,12 +40,12 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 		w.wantErr(fmt.Sprint("line ", i), out[i].refusal, want)
 		// A try that exceeded the limit may have been committed as well.
 		if got, err := linesOf(t.Context(), w.db, u.room, 100, nil, 10); err != nil || (len(got) > 0) != (want == nil) {
-			t.Errorf("line %d: %d are there (%v)", i, len(got), err)
+			t.Errorf("line %d: SQL has %d lines, %v", i, len(got), err)
 		}
 	}
 }
 
-func TestACrowdAtTheDoorOfOneRoomLeavesConnectionsToAllOthers(t *testing.T) {
+func TestVisit_CrowdLeavesConnectionsToOtherRooms(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
 	users := w.newUsers(1)
 	hot, other := w.newRoom(users[0]), w.newRoom(users[0])
@@ -58,7 +58,7 @@ func TestACrowdAtTheDoorOfOneRoomLeavesConnectionsToAllOthers(t *testing.T) {
 	w.must(err)
 }
 
-func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
+func TestTidy_SkipsRoomsWithoutNewEntries(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
 	users := w.newUsers(1)
@@ -79,11 +79,11 @@ func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
 	w.must(err)
 	w.must(w.tidyEntries(t.Context()))
 	if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidyEntries(t.Context())) }); n > each/2 {
-		t.Errorf("%d rows are read of a room in which nothing was said since", n)
+		t.Errorf("%d rows are read of a room without new entries", n)
 	}
 }
 
-func TestTidyReadsNothingOfRoomsThatNobodyUses(t *testing.T) {
+func TestTidy_SkipsInactiveRooms(t *testing.T) {
 	ahead := new(atomic.Int64)
 	db := sqldbtest.Default(t).Open(t, byClock(ahead), func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), ahead, new(sync.Map), Settings{})
@@ -101,12 +101,12 @@ func TestTidyReadsNothingOfRoomsThatNobodyUses(t *testing.T) {
 	w.must(err)
 	for range 2 {
 		if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidyEntries(t.Context())) }); n > unused/2 {
-			t.Errorf("%d rows are read, where one of %d rooms is used", n, unused+1)
+			t.Errorf("%d rows are read, although only one of %d rooms is active", n, unused+1)
 		}
 	}
 }
 
-func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
+func TestTidy_CoversRoomsActiveAgain(t *testing.T) {
 	eachEngine(t, Settings{KeepLines: 10, KeepDanmaku: 5}, func(t *testing.T, w *world) {
 		users := w.newUsers(1)
 		id, user := w.newRoom(users[0]), ViewerID(users[0])
@@ -130,13 +130,13 @@ func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
 		comments, err := latestComments(t.Context(), w.db, other, 0, 100)
 		w.must(err)
 		if len(lines) != 10 || len(comments) != 5 {
-			t.Errorf("%d lines and %d comments are kept, want 10 and 5", len(lines), len(comments))
+			t.Errorf("%d lines and %d comments are stored, want 10 and 5", len(lines), len(comments))
 		}
 	})
 }
 
 // A node's clock may be ahead for some time.
-func TestARoomIsTidiedAfterATidyingOfTheFuture(t *testing.T) {
+func TestTidy_WorksAfterAClockThatWasAhead(t *testing.T) {
 	eachEngine(t, Settings{KeepLines: 10}, func(t *testing.T, w *world) {
 		users := w.newUsers(1)
 		id, user := w.newRoom(users[0]), ViewerID(users[0])
@@ -149,13 +149,13 @@ func TestARoomIsTidiedAfterATidyingOfTheFuture(t *testing.T) {
 		}
 		w.must(w.tidy(t.Context()))
 		if lines, err := linesOf(t.Context(), w.db, id, 100, nil, 100); err != nil || len(lines) != 10 {
-			t.Errorf("%d lines are kept, %v, want 10", len(lines), err)
+			t.Errorf("%d lines are stored, %v, want 10", len(lines), err)
 		}
 	})
 }
 
-// TestRestrictionsGoWithRoomAndUser also covers rooms and users that a node of an older version deleted.
-func TestRestrictionsGoWithRoomAndUser(t *testing.T) {
+// A node of an older version may have deleted rooms and users without their restrictions.
+func TestPrune_DeletesStrayRestrictions(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		users := w.newUsers(2)
 		id := w.newRoom(users[0])
@@ -175,12 +175,12 @@ func TestRestrictionsGoWithRoomAndUser(t *testing.T) {
 		all, err := sqldb.Column[int](w.db.QueryContext(t.Context(), "SELECT COUNT(*) FROM room_restrictions"))
 		w.must(err)
 		if !slices.Equal(left, []ViewerID{kept}) || all[0] != 1 {
-			t.Errorf("left are those of %v, of %d, want that of %s alone", left, all[0], kept)
+			t.Errorf("%d restrictions are left, in the room those of %v; want only that of %s", all[0], left, kept)
 		}
 	})
 }
 
-func TestNothingIsSentAfterAStatementThatEndedTheTransaction(t *testing.T) {
+func TestCommit_StopsAfterAFailedStatement(t *testing.T) {
 	w := singleNode(t, Settings{})
 	users := w.newUsers(1)
 	id, user := w.newRoom(users[0]), ViewerID(users[0])

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// contextFrom returns the context of a caller from a household.
+// contextFrom returns the context of a caller from a client network.
 func contextFrom(t *testing.T, h string) context.Context {
 	return context.WithValue(t.Context(), clientnet.Key{}, func() string { return h })
 }
@@ -61,7 +61,7 @@ func TestVisit_LimitsNetworksWithManyAddresses(t *testing.T) {
 	})
 }
 
-func TestTidy_PutsIdleGuestsOut(t *testing.T) {
+func TestTidy_RemovesIdleGuests(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -91,7 +91,7 @@ func TestTidy_PutsIdleGuestsOut(t *testing.T) {
 	})
 }
 
-func TestTidy_LeavesGuestsWhoWatchUnrecorded(t *testing.T) {
+func TestTidy_LeavesWatchingGuests(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		id := w.newRoom(w.newUsers(1)[0])
@@ -192,7 +192,7 @@ func TestList_HasOpenRoomsOnly(t *testing.T) {
 	})
 }
 
-func TestLink_EndsWithItsMakersRight(t *testing.T) {
+func TestLink_EndsWithItsCreatorsRight(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -208,7 +208,7 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 				t.Errorf("members who may %q have %d links", may.names(), len(links))
 			}
 			_, err = w.RoomOfLink(ctx, link.ID)
-			w.wantErr("look at the link", err, want)
+			w.wantErr("get the room of the link", err, want)
 			_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
 			w.wantErr("join by the link", err, want)
 		}
@@ -216,14 +216,14 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 		w.must(err)
 		w.must(w.accounts.Ban(ctx, users[1], w.db.Now().Add(time.Hour), "spam"))
 		_, err = w.RoomOfLink(ctx, link.ID)
-		w.wantErr("look at the link of a banned user", err, ErrLink)
+		w.wantErr("the link of a banned user", err, ErrLink)
 		w.must(w.accounts.Unban(ctx, users[1]))
 		_, err = w.RoomOfLink(ctx, link.ID)
 		w.must(err)
 		_, err = w.accounts.DeleteFor(ctx, users[1], time.Hour)
 		w.must(err)
 		_, err = w.RoomOfLink(ctx, link.ID)
-		w.wantErr("look at the link of a deleted user", err, ErrLink)
+		w.wantErr("the link of a deleted user", err, ErrLink)
 	})
 }
 

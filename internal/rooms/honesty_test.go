@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
+func TestRemove_PlayingItemKeepsItsPlace(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(2)
@@ -42,21 +42,21 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 		if scene, err := w.Scene(ctx, ann, id); err != nil || len(scene.Playlist) != 3 {
 			t.Errorf("the scene has %d items, %v, want 3", len(scene.Playlist), err)
 		}
-		w.wantErr("the source of what is on", source(items[1]), nil)
+		w.wantErr("the source of the playing item", source(items[1]), nil)
 		w.wantErr("remove it again", w.Remove(ctx, owner, id, items[1]), ErrItem)
 		w.wantErr("move it", w.Move(ctx, owner, id, items[1], ItemID{}), ErrItem)
 		w.wantErr("move another one behind it", w.Move(ctx, owner, id, items[0], items[1]), ErrItem)
-		w.wantErr("put it on again", load(items[1]), ErrItem)
+		w.wantErr("load it again", load(items[1]), ErrItem)
 		w.must(w.Remove(ctx, owner, id, items[0])) // not playing
-		w.wantErr("the source of what is not on", source(items[0]), ErrItem)
+		w.wantErr("the source of another removed item", source(items[0]), ErrItem)
 		added, err := w.Add(ctx, owner, id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
 		for _, want := range []ItemID{items[2], items[3], added.ID} {
 			if s, err = w.Ended(ctx, owner, id, s.Generation, s.Version); err != nil || itemOf(s) != want {
-				t.Errorf("then follows %s, %v, want %s", s.Item, err, want)
+				t.Errorf("the next item: got %s, %v, want %s", s.Item, err, want)
 			}
 		}
-		w.wantErr("the source of what has ended", source(items[1]), ErrItem)
+		w.wantErr("the source of an item that has ended", source(items[1]), ErrItem)
 		w.must(w.Remove(ctx, owner, id, items[2]))
 		rows, err := itemsOf(ctx, w.db, id)
 		if w.must(err); len(rows) != 3 { // with the last of the removed items
@@ -65,7 +65,7 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// lostFile is a file that is deleted once gone is set.
+// lostFile is a file that no longer exists when deleted is true.
 type lostFile struct{ deleted *atomic.Bool }
 
 func (lostFile) ForViewer(url, _, _ string) (string, error) { return url, nil }
@@ -108,7 +108,7 @@ func TestVisit_RefusesTheNamesOfStaff(t *testing.T) {
 	})
 }
 
-func TestSay_MarksGuests(t *testing.T) {
+func TestSendLine_MarksGuests(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(1)
@@ -128,7 +128,7 @@ func TestSay_MarksGuests(t *testing.T) {
 	})
 }
 
-func TestMay_RefusesWhatItWouldDrop(t *testing.T) {
+func TestSetMember_RefusesPermissionsOutsideTheRole(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -139,7 +139,7 @@ func TestMay_RefusesWhatItWouldDrop(t *testing.T) {
 		set := func(user ViewerID, may Permission) error {
 			_, m, err := w.SetMember(ctx, owner, id, user, MemberUpdate{May: to(may)})
 			if r, roomErr := w.room(ctx, id); err == nil && (roomErr != nil || m.may(r) != may) {
-				t.Errorf("%v got %q of %q, %v", m.Role, m.may(r).names(), may.names(), roomErr)
+				t.Errorf("%v: got permissions %q, %v, want %q", m.Role, m.may(r).names(), roomErr, may.names())
 			}
 			return err
 		}

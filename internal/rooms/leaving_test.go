@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestChange_PutsGuestsOutOnEveryNode(t *testing.T) {
+func TestChange_RemovesGuestsOnEveryNode(t *testing.T) {
 	for name, u := range map[string]Update{"guests off": {Guests: to(false)}, "invited only": {Access: to(Invited)}} {
 		t.Run(name, func(t *testing.T) {
 			eachEngine(t, Settings{}, func(t *testing.T, w *world) {
@@ -56,7 +56,7 @@ func TestChange_PutsGuestsOutOnEveryNode(t *testing.T) {
 }
 
 // A guest who joins after the guests were listed is removed as well.
-func TestChange_PutsOutGuestsWhoJustJoined(t *testing.T) {
+func TestChange_RemovesGuestsWhoJustJoined(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(1)

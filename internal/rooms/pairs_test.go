@@ -47,8 +47,8 @@ func (w *world) newFullRoom(owner accounts.ID) fullRoom {
 	return f
 }
 
-// An owner calls each operation that names a thing in a room, with three pairs: the own room with a foreign thing, a
-// foreign room with an own thing, and a foreign room with its thing.
+// An owner calls each operation that names a thing in a room, with three pairs: their own room with a foreign thing, a
+// foreign room with their own thing, and a foreign room with its own thing.
 func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 	type try func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error
 	for name, c := range map[string]struct {
@@ -146,7 +146,7 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 	}
 }
 
-func TestSetMember_GivesOnlyWhatTheCallerHas(t *testing.T) {
+func TestSetMember_GrantsOnlyTheCallersPermissions(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()

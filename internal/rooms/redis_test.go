@@ -14,7 +14,7 @@ import (
 )
 
 // The script and package playback agree for random histories, even if the clock jumps.
-func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
+func TestCommandScript_FollowsPackagePlayback(t *testing.T) {
 	for _, url := range []string{"embedded", "real"} {
 		t.Run(url, func(t *testing.T) {
 			cfg := redis.Config{URL: "embedded", Patience: 20 * time.Second}
@@ -26,7 +26,7 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 				roll := rand.New(rand.NewPCG(seed, 3))
 				id := ids.New[Room]()
 				if _, _, err := s.command(t.Context(), id, playback.Command{Verb: playback.Play}, time.Now()); !errors.Is(err, errNoState) {
-					t.Fatalf("a command on nothing: %v", err)
+					t.Fatalf("a command without a register: got %v, want errNoState", err)
 				}
 				want := playback.State{Generation: 1 + roll.Int64N(5), Position: roll.Int64N(100_000), Time: 1_700_000_000_000, Rate: playback.Normal, Paused: true}
 				if got, err := s.load(t.Context(), id, want, playback.State{}); err != nil || got != want {
@@ -47,7 +47,7 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 					want, ok = want.Apply(c, now)
 					got, done, err := s.command(t.Context(), id, c, time.UnixMilli(now))
 					if err != nil || done != ok || got != want {
-						t.Fatalf("seed %d, %+v at %d: the script has %+v %v %v, the rules %+v %v", seed, c, now, got, done, err, want, ok)
+						t.Fatalf("seed %d, %+v at %d: the script returns %+v %v %v, Apply %+v %v", seed, c, now, got, done, err, want, ok)
 					}
 				}
 				newer := playback.State{Generation: want.Generation + 1, Item: "V1StGXR8_Z5j", Position: 7, Time: now, Rate: playback.Normal}
@@ -65,7 +65,7 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 	}
 }
 
-func TestPlayersThatWaitAreForgottenUnlessTheySayItAgain(t *testing.T) {
+func TestBuffer_ReportsExpire(t *testing.T) {
 	s := &redisStore{redistest.Open(t, "embedded")}
 	id, a, b := ids.New[Room](), ids.New[Viewer](), ids.New[Viewer]()
 	now := time.Now()
@@ -82,7 +82,7 @@ func TestPlayersThatWaitAreForgottenUnlessTheySayItAgain(t *testing.T) {
 	}
 }
 
-func TestSomethingFollowsTheEndOfAnItem(t *testing.T) {
+func TestNextCommand_FollowsTheLoopSetting(t *testing.T) {
 	list := []Item{{ID: ids.New[Item]()}, {ID: ids.New[Item]()}, {ID: ids.New[Item]()}}
 	names := map[string]string{"": ""}
 	for i, it := range list {
@@ -110,7 +110,7 @@ func TestSomethingFollowsTheEndOfAnItem(t *testing.T) {
 		want string
 	}{{1, LoopOff, "2"}, {1, LoopItem, "2"}, {1, LoopList, "2"}, {0, LoopOff, "2"}, {2, LoopList, "0"}} {
 		if got := nextCommand(list, list[c.now].ID.String(), c.loop); names[got.Item] != c.want {
-			t.Errorf("after %d with %s, where 1 was removed: %+v, want %s", c.now, c.loop, got, c.want)
+			t.Errorf("after %d with %s, if 1 was removed: %+v, want %s", c.now, c.loop, got, c.want)
 		}
 	}
 	list[2].Removed = 1
@@ -120,6 +120,6 @@ func TestSomethingFollowsTheEndOfAnItem(t *testing.T) {
 		}
 	}
 	if got := nextCommand(nil, gone, LoopList); got.Item != "" {
-		t.Errorf("of an empty list follows %s", got.Item)
+		t.Errorf("after an empty list: got %s, want no item", got.Item)
 	}
 }

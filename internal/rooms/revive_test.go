@@ -50,7 +50,7 @@ func TestPlayback_SeekAndRateSurviveTheLossOfRedis(t *testing.T) {
 	})
 }
 
-func TestPlayback_ANodeRevivesWhatItHasShown(t *testing.T) {
+func TestPlayback_RebuiltFromTheNodesRegister(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -63,7 +63,7 @@ func TestPlayback_ANodeRevivesWhatItHasShown(t *testing.T) {
 		w.must(err)
 		wire.Refuse()
 		if got, err := w.Playback(ctx, me, id); err != nil || got != s {
-			t.Errorf("while Redis is away: got %+v, %v, want %+v", got, err, s)
+			t.Errorf("while Redis is unavailable: got %+v, %v, want %+v", got, err, s)
 		}
 		wire.Heal()
 		bubble.Sleep(2 * beatEvery)
@@ -85,7 +85,7 @@ func TestPlayback_ANodeRevivesWhatItHasShown(t *testing.T) {
 	})
 }
 
-func TestRevive_ReleasesAHold(t *testing.T) {
+func TestRebuild_ReleasesAHold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		h := newHeldRoom(t, singleNode(t, Settings{}), true)
 		h.Subscribed(h.waiting.String(), "1", api.RoomChannel(h.id.String()))
@@ -97,7 +97,7 @@ func TestRevive_ReleasesAHold(t *testing.T) {
 	})
 }
 
-func TestCommand_AClaimedVersionMakesNoGeneration(t *testing.T) {
+func TestCommand_ClaimedVersionStartsNoGeneration(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -117,11 +117,11 @@ func TestCommand_AClaimedVersionMakesNoGeneration(t *testing.T) {
 		}
 		wire.Refuse()
 		_, err := w.Command(ctx, me, id, claim)
-		w.wantErr("while Redis is away", err, ErrStateAway)
+		w.wantErr("while Redis is unavailable", err, ErrStateAway)
 		wire.Heal()
 		bubble.Sleep(3 * beatEvery)
 		if got, err := w.Playback(ctx, me, id); err != nil || got != s {
-			t.Errorf("when Redis is back: got %+v, %v, want %+v", got, err, s)
+			t.Errorf("when Redis is available again: got %+v, %v, want %+v", got, err, s)
 		}
 		_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Pause})
 		w.wantErr("a command of the present version", err, nil)

@@ -35,7 +35,7 @@ import (
 // longBudget replaces the production budget, so that a stalled machine does not look like an unavailable Redis.
 const longBudget = 10 * time.Second
 
-// A world is one node's rooms with its other packages and engines.
+// A world is a node's Service with its other services and engines.
 type world struct {
 	*Service
 	t        testing.TB
@@ -46,7 +46,7 @@ type world struct {
 	live     *sync.Map     // nodes
 }
 
-// noFiles is a transfers package without files.
+// noFiles implements Files without any file.
 type noFiles struct{}
 
 func (noFiles) ForViewer(url, _, _ string) (string, error) { return url, nil }
@@ -150,7 +150,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// wantErr reports an error that differs from want.
+// wantErr fails the test if err is not want.
 func (w *world) wantErr(name string, err, want error) {
 	w.t.Helper()
 	if !errors.Is(err, want) || want == nil && err != nil {
@@ -202,12 +202,12 @@ func (w *world) appoint(id ID, owner, user accounts.ID) {
 func (w *world) checkInvariants() {
 	w.t.Helper()
 	for name, query := range map[string]string{
-		"rooms without one owner":                    "SELECT COUNT(*) FROM rooms r WHERE r.closed = 0 AND 1 <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id AND m.role = 3)",
-		"rooms that count others than their members": "SELECT COUNT(*) FROM rooms r WHERE r.members <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id)",
-		"people in rooms from which they are banned": "SELECT COUNT(*) FROM room_members m JOIN room_bans b ON b.room_id = m.room_id AND b.user_id = m.user_id",
-		"links that let in too many":                 "SELECT COUNT(*) FROM room_links WHERE most > 0 AND uses > most",
-		"guests of higher roles":                     "SELECT COUNT(*) FROM room_members WHERE (role = 0) <> (expires > 0)",
-		"rooms that number lines otherwise":          "SELECT COUNT(*) FROM rooms r WHERE r.said < (SELECT COALESCE(MAX(seq), 0) FROM room_lines l WHERE l.room_id = r.id)",
+		"rooms without one owner":         "SELECT COUNT(*) FROM rooms r WHERE r.closed = 0 AND 1 <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id AND m.role = 3)",
+		"rooms with a wrong member count": "SELECT COUNT(*) FROM rooms r WHERE r.members <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id)",
+		"members who are banned":          "SELECT COUNT(*) FROM room_members m JOIN room_bans b ON b.room_id = m.room_id AND b.user_id = m.user_id",
+		"links used above their limit":    "SELECT COUNT(*) FROM room_links WHERE most > 0 AND uses > most",
+		"guests of higher roles":          "SELECT COUNT(*) FROM room_members WHERE (role = 0) <> (expires > 0)",
+		"rooms behind their newest line":  "SELECT COUNT(*) FROM rooms r WHERE r.said < (SELECT COALESCE(MAX(seq), 0) FROM room_lines l WHERE l.room_id = r.id)",
 	} {
 		var n int
 		w.must(w.db.QueryRowContext(w.t.Context(), query).Scan(&n))
@@ -217,9 +217,9 @@ func (w *world) checkInvariants() {
 	}
 }
 
-// Each act in a room with the expected result for the roles stranger, guest, member, admin and owner. The other user is
-// a member unless stated otherwise.
-func TestWhoMayDoWhatInARoom(t *testing.T) {
+// Each case is an act in a room, with the result for the roles stranger, guest, member, admin and owner. The other user
+// is a member unless the case has another role.
+func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 	type try func(ctx context.Context, w *world, id ID, me, other ViewerID) error
 	ok := error(nil)
 	update := func(u Update) try {
@@ -378,7 +378,7 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 					before := w.dump()
 					w.wantErr(fmt.Sprint("role ", role-1), c.try(t.Context(), w, id, me, other), want)
 					if after := w.dump(); want != nil && before != after {
-						t.Errorf("role %d: what was refused has changed\n%s\nto\n%s", role-1, before, after)
+						t.Errorf("role %d: refused, and changed\n%s\nto\n%s", role-1, before, after)
 					}
 				}
 				w.checkInvariants()
@@ -387,7 +387,7 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 	}
 }
 
-func TestARoomPutsOnWhatItsPlaylistHas(t *testing.T) {
+func TestCommand_LoadsOnlyItemsOfTheRoom(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -410,7 +410,7 @@ func TestARoomPutsOnWhatItsPlaylistHas(t *testing.T) {
 }
 
 // A member without the control permission cannot skip an item by reporting its end.
-func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
+func TestEnded_FollowsTheSharedClock(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -425,7 +425,7 @@ func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 		}{
 			{"a member, at once", 100_000, 0, member, false},
 			{"a member, near its end", 100_000, 98 * time.Second, member, true},
-			{"a member, where it is not known when", 0, 98 * time.Second, member, false},
+			{"a member, with an unknown duration", 0, 98 * time.Second, member, false},
 			{"the owner, at once", 100_000, 0, owner, true},
 		} {
 			id := w.newRoom(users[0], users[1])
@@ -443,14 +443,14 @@ func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 			now, err := w.Ended(ctx, c.user, id, state.Generation, state.Version)
 			w.must(err)
 			if follows := now.Item == items[1].ID.String(); follows != c.follows {
-				t.Errorf("%s: the next one follows: %t", c.name, follows)
+				t.Errorf("%s: the next item follows: %t, want %t", c.name, follows, c.follows)
 			}
 		}
 	})
 }
 
 // The room's settings grant each permission of members separately.
-func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
+func TestMemberMay_GrantsEachPermission(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -472,7 +472,7 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 			for may, want := range map[Permission]error{of: nil, everything &^ (Moderate | Configure | of): ErrMay} {
 				_, _, err := w.Change(ctx, ViewerID(users[0]), id, Update{MemberMay: to(may)})
 				w.must(err)
-				w.wantErr(fmt.Sprint(of.names(), " where members have ", may.names()), try(), want)
+				w.wantErr(fmt.Sprint(of.names(), " if members have ", may.names()), try(), want)
 			}
 		}
 	})
@@ -480,7 +480,7 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 
 // A member who may change settings cannot grant to all members more than their own permissions, because they would get
 // them as well.
-func TestNobodyGivesAllWhatTheyHaveNot(t *testing.T) {
+func TestChange_GrantsOnlyTheCallersPermissions(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -492,17 +492,17 @@ func TestNobodyGivesAllWhatTheyHaveNot(t *testing.T) {
 			u    Update
 			want error
 		}{
-			"what they have":              {Update{MemberMay: to(forMembers | Control)}, nil},
-			"what they have not":          {Update{MemberMay: to(forMembers | Moderate)}, ErrMay},
-			"less":                        {Update{MemberMay: to(Chat)}, nil},
-			"what all have, to be kept":   {Update{GuestMay: to(Chat | Danmaku)}, nil},
-			"guests what they have":       {Update{GuestMay: to(Chat)}, nil},
-			"guests what they have not":   {Update{GuestMay: to(Danmaku)}, ErrMay},
-			"the name, and nothing to do": {Update{Name: to("Sailing")}, nil},
+			"a permission that they have":        {Update{MemberMay: to(forMembers | Control)}, nil},
+			"a permission that they lack":        {Update{MemberMay: to(forMembers | Moderate)}, ErrMay},
+			"fewer permissions":                  {Update{MemberMay: to(Chat)}, nil},
+			"the present permissions":            {Update{GuestMay: to(Chat | Danmaku)}, nil},
+			"guests a permission that they have": {Update{GuestMay: to(Chat)}, nil},
+			"guests a permission that they lack": {Update{GuestMay: to(Danmaku)}, ErrMay},
+			"only the name":                      {Update{Name: to("Sailing")}, nil},
 		} {
 			_, _, err := w.Change(ctx, owner, id, Update{MemberMay: to(forMembers), GuestMay: to(forGuests)})
 			w.must(err)
-			if name == "guests what they have not" {
+			if name == "guests a permission that they lack" {
 				_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Chat)})
 				w.must(err)
 			}
@@ -513,7 +513,7 @@ func TestNobodyGivesAllWhatTheyHaveNot(t *testing.T) {
 	})
 }
 
-func TestWhoIsAnAdminNoMoreMayWhatIsSaidAtOnce(t *testing.T) {
+func TestSetMember_DismissesAndPermitsTogether(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(2)
@@ -541,7 +541,7 @@ func (w *world) dump() string {
 	return out
 }
 
-func TestWaysIntoARoom(t *testing.T) {
+func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 	eachEngine(t, Settings{Members: 4}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(7)
@@ -558,7 +558,7 @@ func TestWaysIntoARoom(t *testing.T) {
 		w.wantErr("again", join(users[1], Key{}), nil)
 		w.ahead.Add(int64(time.Second)) // so that later members have a later time
 		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Password: "swordfish"})
-		w.wantErr("a guest where none is welcome", err, ErrGuests)
+		w.wantErr("a guest in a room without guests", err, ErrGuests)
 
 		link, err := w.NewLink(ctx, ViewerID(users[1]), id, ids.New[Link](), time.Hour, 1)
 		w.must(err)
@@ -574,14 +574,14 @@ func TestWaysIntoARoom(t *testing.T) {
 		w.wantErr("ban oneself", w.Ban(ctx, owner, id, owner), ErrSelf)
 		_, _, err = w.Change(ctx, owner, id, Update{Access: to(Invited), Guests: to(true)})
 		w.must(err)
-		w.wantErr("of whom nobody knows", join(users[3], Key{Password: "swordfish"}), ErrRoom)
+		w.wantErr("a stranger in a room for the invited", join(users[3], Key{Password: "swordfish"}), ErrRoom)
 		if _, _, err := w.Room(ctx, ViewerID(users[3]), id); !errors.Is(err, ErrRoom) {
-			t.Errorf("a stranger sees a room for the invited: %v", err)
+			t.Errorf("a stranger gets a room for the invited: %v", err)
 		}
 		_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
 		w.must(err)
 		if v, err := w.Verify(ctx, token); err != nil || v.User != guest.User || v.Room != id {
-			t.Errorf("a guest's token is of %+v, %v", v, err)
+			t.Errorf("the guest's token: got %+v, %v", v, err)
 		}
 		for name, bad := range map[string]string{"of another secret": token[:len(token)-1] + string(token[len(token)-1]^1), "of a user": GuestPrefix + id.String() + users[1].String() + token[len(token)-secretLen:], "cut": token[:40], "none": ""} {
 			if _, err := w.Verify(ctx, bad); !errors.Is(err, accounts.ErrToken) {
@@ -592,23 +592,23 @@ func TestWaysIntoARoom(t *testing.T) {
 		w.wantErr("one too many", join(users[4], Key{Link: &link.ID}), ErrFull)
 		w.ahead.Add(int64(13 * time.Hour))
 		if _, err := w.Verify(ctx, token); !errors.Is(err, accounts.ErrToken) {
-			t.Errorf("a guest whose time is over: %v", err)
+			t.Errorf("an expired guest: got %v, want ErrToken", err)
 		}
 		w.must(w.tidy(ctx))
 		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.wantErr("where a guest has left", join(users[4], Key{Link: &link.ID}), nil)
+		w.wantErr("after a guest has expired", join(users[4], Key{Link: &link.ID}), nil)
 		w.must(w.Erase(ctx, users[0]))
 		if _, m, err := w.roomAndMember(ctx, id, ViewerID(users[1])); err != nil || m.Role != Owner {
-			t.Errorf("after the owner comes %+v, %v", m, err)
+			t.Errorf("the successor of the owner: got %+v, %v", m, err)
 		}
 		if _, err := w.room(ctx, elsewhere); !errors.Is(err, ErrRoom) {
-			t.Errorf("a room of nobody: %v", err)
+			t.Errorf("a room without members: got %v, want ErrRoom", err)
 		}
 	})
 }
 
-func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
+func TestEntries_AreCheckedStoredAndTidied(t *testing.T) {
 	eachEngine(t, Settings{KeepLines: 10, KeepDanmaku: 5}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(3)
@@ -623,7 +623,7 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 		_, err = w.SendLine(ctx, ann, id, ids.New[Line](), "葛\U000e0100城")
 		w.wantErr("a muted word in another shape", err, ErrWord)
 		_, err = w.SendLine(ctx, owner, id, ids.New[Line](), "no spoilers, please")
-		w.wantErr("of who may moderate", err, nil)
+		w.wantErr("a muted word of a moderator", err, nil)
 		_, _, err = w.SetMember(ctx, owner, id, ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 		w.must(err)
 		_, err = w.SendLine(ctx, ann, id, ids.New[Line](), "Hi")
@@ -646,11 +646,11 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 			t.Errorf("lines %+v, %v, %v", lines, more, err)
 		}
 		if lines, more, err = w.Lines(ctx, bob, id, 0, 100); err != nil || more || len(lines) != 10 || lines[0].Name == "" {
-			t.Errorf("kept %d lines, %v, %v", len(lines), more, err)
+			t.Errorf("stored lines: got %d, %v, %v, want 10", len(lines), more, err)
 		}
 		w.must(w.social.Block(ctx, users[2], users[1]))
 		if lines, _, err = w.Lines(ctx, bob, id, 0, 100); err != nil || len(lines) != 0 {
-			t.Errorf("of whom bob blocks he reads %+v, %v", lines, err)
+			t.Errorf("lines of a blocked user: got %+v, %v, want none", lines, err)
 		}
 		_, err = w.SendLine(ctx, owner, id, ids.New[Line](), "Quiet, please")
 		w.must(err)
@@ -659,7 +659,7 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 			w.must(err)
 		}
 		if lines, more, err = w.Lines(ctx, bob, id, 0, 5); err != nil || more || len(lines) != 1 || lines[0].Text != "Quiet, please" {
-			t.Errorf("before a page of whom bob blocks he reads %+v, %t, %v", lines, more, err)
+			t.Errorf("a page before lines of a blocked user: got %+v, %t, %v", lines, more, err)
 		}
 		if hidden, err := w.Hidden(ctx, bob.String(), ""); err != nil || !slices.Equal(hidden, []string{ann.String()}) {
 			t.Errorf("hidden: %v, %v", hidden, err)
@@ -687,9 +687,7 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 	})
 }
 
-// Each of these characters folds to three. TestWhatWasTakenFromAMemberStaysSo checks a member who leaves and joins
-// again.
-func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
+func TestRestrictions_SurviveLeavingAndJoining(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(4)
@@ -709,23 +707,23 @@ func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 		}
 		set(ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 		rejoin(ann)
-		w.wantErr("muted, and here again", send(ann), ErrMuted)
+		w.wantErr("muted, and joined again", send(ann), ErrMuted)
 		rejoin(ann)
-		w.wantErr("muted, and here once more", send(ann), ErrMuted)
+		w.wantErr("muted, and joined once more", send(ann), ErrMuted)
 		w.must(w.Kick(ctx, owner, id, ann))
 		_, _, err := w.Join(ctx, users[1], id, Key{})
 		w.must(err)
 		w.wantErr("muted and kicked", send(ann), ErrMuted)
 		set(ann, MemberUpdate{MutedUntil: to(w.db.Now())})
 		rejoin(ann)
-		w.wantErr("unmuted, and here again", send(ann), nil)
+		w.wantErr("unmuted, and joined again", send(ann), nil)
 
 		set(bob, MemberUpdate{May: to(Danmaku | Control)})
 		rejoin(bob)
 		if r, m, err := w.roomAndMember(ctx, id, bob); err != nil || m.may(r) != Danmaku {
-			t.Errorf("who may shoot and control may %q when they come again, %v", m.may(r).names(), err)
+			t.Errorf("permissions after joining again: got %q, %v, want only danmaku", m.may(r).names(), err)
 		}
-		w.wantErr("who may not chat", send(bob), ErrMay)
+		w.wantErr("without the chat permission", send(bob), ErrMay)
 
 		set(eve, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 		w.must(w.Leave(ctx, eve, id))
@@ -739,16 +737,17 @@ func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 			return list
 		}
 		if got := restrictions(); !slices.Equal(got, []string{bob.String()}) {
-			t.Errorf("restrictions of %v are kept, want bob's, %s", got, bob)
+			t.Errorf("stored restrictions: got those of %v, want only bob's, %s", got, bob)
 		}
 		w.must(w.Erase(ctx, users[2]))
 		if got := restrictions(); len(got) != 0 {
-			t.Errorf("restrictions of %v are kept of who is erased", got)
+			t.Errorf("restrictions of erased users are stored: %v", got)
 		}
 	})
 }
 
-func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
+// Each of these characters folds to three.
+func TestSearchRooms_FindsNamesThatFoldLonger(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		name := strings.Repeat("\u0390", 60)
 		r, _, err := w.Create(t.Context(), w.newUsers(1)[0], ids.New[Room](), Update{Name: &name, Access: to(Open), Listed: to(true)})
@@ -759,7 +758,7 @@ func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
 	})
 }
 
-func TestAPlaylistKeepsItsOrder(t *testing.T) {
+func TestPlaylist_KeepsItsOrder(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
@@ -776,7 +775,7 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 			w.wantErr(bad.Source, err, ErrSource)
 		}
 		if sample, err := w.Add(ctx, me, id, Item{Source: api.RoomSample, Title: "sample"}); err != nil || sample.Source != api.RoomSample {
-			t.Errorf("the sample is fetched from %q, %v", sample.Source, err)
+			t.Errorf("the sample has the source %q, %v", sample.Source, err)
 		} else {
 			w.must(w.Remove(ctx, me, id, sample.ID))
 		}
@@ -800,23 +799,23 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 		w.must(w.Remove(ctx, me, id, list[1]))
 		order("032")
 		if src, err := w.Source(ctx, me, accounts.DeviceID{}, id, list[3]); err != nil || src.URL != "https://example.org/3.mp4" {
-			t.Errorf("a source %+v, %v", src, err)
+			t.Errorf("the source: got %+v, %v", src, err)
 		}
 		_, err := w.Source(ctx, me, accounts.DeviceID{}, id, list[1])
-		w.wantErr("a source that was removed", err, ErrItem)
+		w.wantErr("the source of a removed item", err, ErrItem)
 		s, err := w.Playback(ctx, me, id)
 		w.must(err)
 		_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[1].String()})
-		w.wantErr("what was removed is put on", err, ErrItem)
+		w.wantErr("loading a removed item", err, ErrItem)
 		s, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[0].String()})
 		w.must(err)
 		next, err := w.Ended(ctx, me, id, s.Generation, s.Version)
 		if err != nil || next.Item != list[3].String() {
-			t.Errorf("after the first one comes %+v, %v", next, err)
+			t.Errorf("after the first item: got %+v, %v", next, err)
 		}
 		again, err := w.Ended(ctx, me, id, s.Generation, s.Version)
 		if err != nil || again != next {
-			t.Errorf("said again: %+v, %v", again, err)
+			t.Errorf("second report: got %+v, %v, want %+v", again, err, next)
 		}
 		for _, it := range []ItemID{list[0], list[2], list[3]} { // including the last one
 			w.must(w.Remove(ctx, me, id, it))
@@ -826,7 +825,7 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 }
 
 // A changed password excludes users with the old one, even if their join is in progress. Members remain.
-func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
+func TestChange_PasswordExcludesPendingJoins(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -867,7 +866,7 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 			return nil
 		}))
 		for range tries {
-			w.wantErr("at the door with the old password", <-results, ErrPassword)
+			w.wantErr("a pending join with the old password", <-results, ErrPassword)
 		}
 
 		_, _, err = w.Change(ctx, ViewerID(users[0]), r.ID, Update{Password: to("trout")})
@@ -877,21 +876,20 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 			w.wantErr("a guest with "+old, visit(old), ErrPassword)
 		}
 		if _, _, err := w.Room(ctx, ViewerID(users[1]), r.ID); err != nil {
-			t.Errorf("who is in: %v", err)
+			t.Errorf("a member: %v", err)
 		}
-		w.wantErr("who is in comes again", join(users[1], ""), nil)
-		w.wantErr("who is in comes again with the old password", join(users[1], "swordfish"), nil)
+		w.wantErr("a member joins again", join(users[1], ""), nil)
+		w.wantErr("a member joins again with the old password", join(users[1], "swordfish"), nil)
 		w.wantErr("a user with the new one", join(users[2], "trout"), nil)
 		w.wantErr("a guest with the new one", visit("trout"), nil)
 		_, _, err = w.Change(ctx, ViewerID(users[0]), r.ID, Update{Password: to("")})
 		w.must(err)
-		w.wantErr("without one, where there is none any more", join(users[3], ""), nil)
+		w.wantErr("without a password, after its removal", join(users[3], ""), nil)
 		w.checkInvariants()
 	})
 }
 
-// A try whose response was lost is followed by another one, perhaps while it still runs.
-func TestEachOfAUsersRoomsIsReachedByCursors(t *testing.T) {
+func TestRooms_CursorsReachEachRoom(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ann := w.newUsers(1)[0]
 		want := map[ID]bool{}
@@ -919,20 +917,20 @@ func TestEachOfAUsersRoomsIsReachedByCursors(t *testing.T) {
 	})
 }
 
-func TestANodeThatStartsReadsTheRoomsThatAreActive(t *testing.T) {
+func TestWarm_LoadsActiveRooms(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{Warm: 10})
 		ann := w.newUsers(1)[0]
 		list := []ID{w.newRoom(ann), w.newRoom(ann)}
 		next := w.newNode()
 		for _, id := range list {
-			eventually.True(t, "a room to be there", func() bool { _, ok := next.copies.rooms.Peek(id); return ok })
-			eventually.True(t, "a playlist to be there", func() bool { _, ok := next.copies.playlists.Peek(id); return ok })
+			eventually.True(t, "a room to be loaded", func() bool { _, ok := next.copies.rooms.Peek(id); return ok })
+			eventually.True(t, "a playlist to be loaded", func() bool { _, ok := next.copies.playlists.Peek(id); return ok })
 		}
 		var progress [][2]int
 		n, err := w.Warm(t.Context(), 10, func(done, total int) { progress = append(progress, [2]int{done, total}) })
 		if err != nil || n != 2 || len(progress) == 0 || progress[len(progress)-1] != [2]int{4, 4} {
-			t.Errorf("%d rooms, told %v, %v", n, progress, err)
+			t.Errorf("%d rooms, progress %v, %v", n, progress, err)
 		}
 	})
 }
@@ -947,7 +945,7 @@ func (l expiringFile) RoomFile(context.Context, accounts.ID, string) (string, ti
 }
 
 // Viewers who join later get the same link and need time to play with it.
-func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
+func TestSource_CachedForHalfOfItsLife(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ann := w.newUsers(1)[0]
@@ -960,13 +958,14 @@ func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
 			w.must(err)
 			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: sourceKeys.At(it.ID).Key}).Int()
 			if got := time.Duration(left) * time.Millisecond; err != nil || got > want || got < want*9/10 {
-				t.Errorf("a link for %s is kept for %s, %v; want %s", good, got, err, want)
+				t.Errorf("a link for %s is cached for %s, %v; want %s", good, got, err, want)
 			}
 		}
 	})
 }
 
-func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
+// A client that got no response retries, perhaps while the first try still runs.
+func TestCreate_RetriesCreateOneOfEach(t *testing.T) {
 	eachEngine(t, Settings{Owned: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		nodes := []*world{w, w.newNode()}
@@ -1036,21 +1035,21 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 			t.Errorf("lines %+v, %v", list, err)
 		}
 		_, _, err := w.Create(ctx, users[1], id, Update{Name: to("Film night")})
-		w.wantErr("somebody else's room", err, ErrRoom)
+		w.wantErr("another user's room", err, ErrRoom)
 		_, _, err = w.Join(ctx, users[1], id, Key{})
 		w.must(err)
 		if c, err := w.SendDanmaku(ctx, bob, id, Comment{ID: comment, Text: "Wow"}); err == nil {
-			t.Errorf("bob got %+v of ann's", c)
+			t.Errorf("bob got ann's danmaku %+v", c)
 		}
 		_, err = w.SendLine(ctx, bob, id, line, "Popcorn?")
-		w.wantErr("somebody else's line", err, ErrRoom)
+		w.wantErr("another user's line", err, ErrRoom)
 		w.must(w.Close(ctx, ann, id))
 		_, _, err = w.Create(ctx, users[0], id, Update{Name: to("Film night")})
-		w.wantErr("a room that was closed meanwhile", err, ErrRoom)
+		w.wantErr("a room that was closed in the meantime", err, ErrRoom)
 	})
 }
 
-// unreachable is a social package that cannot reach SQL.
+// unreachable implements Blocks without SQL.
 type unreachable struct{ Blocks }
 
 func (unreachable) Blocked(context.Context, accounts.ID, []accounts.ID) (map[accounts.ID]bool, error) {
@@ -1061,8 +1060,8 @@ func (unreachable) BlockedIDs(context.Context, accounts.ID) ([]accounts.ID, erro
 	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
 }
 
-// The error is the one in the descriptions of this package's operations.
-func TestBlocksThatCannotBeReachedAreARefusalOfRooms(t *testing.T) {
+// The OpenAPI description of the operation lists ErrStore.
+func TestLines_ReturnsErrStoreWithoutBlocks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(1)

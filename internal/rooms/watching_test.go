@@ -27,8 +27,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// The leases of nodes decide: an entry of a dead node does not count.
-func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
+// A node without a lease is dead, and its entries do not count.
+func TestViewers_OfADeadNodeDoNotCount(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -46,22 +46,22 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 		w.Unsubscribed(users[0].String(), "1", channel)
 		bubble.Sleep(5 * time.Second)
 		if n := count(w)(); n != 2 {
-			t.Errorf("with a connection left: %d", n)
+			t.Errorf("with one connection left: %d viewers, want 2", n)
 		}
 		w.live.Delete(other.cfg.Node) // counts as dead
 		eventually.Equal(t, "viewers after a death", 1, count(w))
 		bubble.Sleep(countEvery + beatEvery)
 		list, err := w.Online(ctx, ViewerID(users[0]), id)
 		if err != nil || len(list) != 1 || list[0].User != ViewerID(users[0]) {
-			t.Errorf("on line are %+v, %v", list, err)
+			t.Errorf("online: got %+v, %v", list, err)
 		}
 		w.Unsubscribed(users[0].String(), "2", channel)
-		eventually.Equal(t, "viewers when all have gone", 0, count(w))
+		eventually.Equal(t, "viewers when all have left", 0, count(w))
 	})
 }
 
 // A failover or a restored backup loses the latest writes to Redis, such as the removal of a viewer who left.
-func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
+func TestViewers_RestoredEntriesAreDeleted(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -89,20 +89,20 @@ func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
 		w.eventsLost(r) // this node no longer has viewers
 		bubble.Sleep(2 * countEvery)
 		if n := count(); n != 2 {
-			t.Errorf("%d watch, want 2", n)
+			t.Errorf("%d viewers, want 2", n)
 		}
 		other.Unsubscribed(users[2].String(), "2", channel)
 		eventually.Equal(t, "viewers when one is left", 1, count)
 		restoreEntry(other, users[2])
 		bubble.Sleep(2 * countEvery)
 		if list, err := w.Online(t.Context(), ViewerID(users[0]), id); err != nil || len(list) != 1 || list[0].User != ViewerID(users[1]) {
-			t.Errorf("on line are %+v, %v", list, err)
+			t.Errorf("online: got %+v, %v", list, err)
 		}
 	})
 }
 
 // A read counts again if a dead node stored the number, even on a node without viewers of the room.
-func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
+func TestViewers_RecountsForADeadNode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -113,13 +113,13 @@ func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
 		eventually.Equal(t, "viewers", 1, count)
 		w.live.Delete(other.cfg.Node)
 		if n := count(); n != 0 {
-			t.Errorf("after the death of the only node with viewers there are %d", n)
+			t.Errorf("after the death of the only node with viewers: %d viewers, want none", n)
 		}
 	})
 }
 
 // A node without viewers returns and publishes the same number of viewers.
-func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
+func TestViewers_NodeWithoutViewersReturnsTheNumber(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -144,7 +144,7 @@ func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 				out, err := n.getScene(ctx, owner, &path)
 				return out.Body.Room.Viewers, err
 			},
-			"who comes": func(n *world) (int, error) {
+			"a join": func(n *world) (int, error) {
 				out, err := n.postJoin(ctx, owner, &struct {
 					RoomPath
 					Body *api.RoomJoin
@@ -166,7 +166,7 @@ func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 }
 
 // All viewers of a room may ask for the list at once, because the node has counted them.
-func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
+func TestOnline_ReadsOnceForAllCallers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -183,13 +183,13 @@ func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 			for range 300 {
 				list, err := n.Online(ctx, ViewerID(owner), id)
 				if err != nil || len(list) != maxOnline {
-					t.Fatalf("%d are on line, %v, want %d", len(list), err, maxOnline)
+					t.Fatalf("%d viewers are online, %v, want %d", len(list), err, maxOnline)
 				}
 			}
 			return int(n.redis.Stats().Lone.Commands + n.redis.Stats().Batch.Commands - before)
 		}
 		if n := commands(w); n > 10 {
-			t.Errorf("300 questions took %d commands", n)
+			t.Errorf("300 calls sent %d commands, want at most 10", n)
 		}
 		found, err := other.Service.redis.online(ctx, []ID{id}, 2*maxOnline)
 		if commands(other); err != nil || len(found[id]) != 2*maxOnline {
@@ -199,7 +199,7 @@ func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 }
 
 // A client that gets the event of a new viewer may ask any node for the list.
-func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
+func TestOnline_HasANewViewerOnAllNodes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -223,14 +223,14 @@ func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
 			bubble.Sleep(beatEvery)
 			list, err := other.Online(t.Context(), ViewerID(owner), id)
 			if err != nil || !slices.ContainsFunc(list, func(p Presence) bool { return p.User == users }) {
-				t.Errorf("%d are on line, %v, without who has come", len(list), err)
+				t.Errorf("%d viewers are online, %v, without the new one", len(list), err)
 			}
 		}
 	})
 }
 
 // In a large room, each member would get the events of all others.
-func TestInALargeRoomNotAllHearWhoComesAndGoes(t *testing.T) {
+func TestEvents_LargeRoomOmitsJoinsAndLeaves(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -264,14 +264,14 @@ func TestInALargeRoomNotAllHearWhoComesAndGoes(t *testing.T) {
 				got[<-received]++
 			}
 			if fmt.Sprint(got) != want {
-				t.Errorf("beside %d others: %v, want %s", others, got, want)
+				t.Errorf("with %d other members: got %v, want %s", others, got, want)
 			}
 		}
 	})
 }
 
 // Redis does not get a viewer's removal, and the viewer returns before the next write.
-func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
+func TestSubscribed_ReturnWithoutRedisCounts(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -288,7 +288,7 @@ func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
 		eventually.Equal(t, "viewers in Redis", 1, viewersInRedis)
 		wire.BlackHole()
 		w.Unsubscribed(user, "1", channel)
-		eventually.True(t, "a beat to be telling Redis", func() bool {
+		eventually.True(t, "a beat to be writing to Redis", func() bool {
 			w.watched.mu.Lock()
 			defer w.watched.mu.Unlock()
 			return !w.watched.rooms[id].dirty
@@ -306,7 +306,7 @@ func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
 	})
 }
 
-func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
+func TestPlayback_LostRegisterGetsAHigherGeneration(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
@@ -329,14 +329,14 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 		loaded := s
 		lose()
 		if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(loaded) || s.Paused || s.Item != it.ID.String() {
-			t.Errorf("after a load came back %+v, %v, of %+v", s, err, loaded)
+			t.Errorf("after a load: got %+v, %v, want a newer register than %+v", s, err, loaded)
 		}
 		do(playback.Command{Verb: playback.Seek, Position: 90_000})
 		do(playback.Command{Verb: playback.Pause})
 		before := s
 		lose()
 		if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(before) || s.Position != before.Position || !s.Paused || s.Item != it.ID.String() {
-			t.Errorf("after a pause came back %+v, %v, of %+v", s, err, before)
+			t.Errorf("after a pause: got %+v, %v, want a newer register than %+v", s, err, before)
 		}
 		do(playback.Command{Verb: playback.Play})
 		w.checkpointChanged(ctx, true)
@@ -344,10 +344,10 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 		lose()
 		stale := playback.Command{Generation: playing.Generation, Version: playing.Version, Verb: playback.Pause}
 		if now, err := w.Command(ctx, me, id, stale); !errors.Is(err, ErrVersion) || !now.Newer(playing) || now.Paused {
-			t.Errorf("a command on what was lost: %+v, %v", now, err)
+			t.Errorf("a command on the lost register: got %+v, %v", now, err)
 		}
 		if s, err = w.Playback(ctx, me, id); err != nil || s.At(playing.Time+10_000) != playing.At(playing.Time+10_000) {
-			t.Errorf("it goes on at %+v, not at %+v: %v", s, playing, err)
+			t.Errorf("playback continues at %+v, %v, want the position of %+v", s, err, playing)
 		}
 		// A register older than the checkpoint does not change it.
 		w.must(saveCheckpoints(ctx, w.db, map[ID]playback.State{id: before}))
@@ -358,7 +358,7 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 }
 
 // On a cluster, the caches may be available while the register is not, and may fail soon after.
-func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
+func TestPlayback_ReturnsTheCheckpointWithoutRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -369,7 +369,7 @@ func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
 		for _, source := range []string{"https://example.org/a.mp4", "https://example.org/b.mp4"} {
 			it, err := w.Add(ctx, me, id, Item{Source: source})
 			w.must(err)
-			eventually.NoError(t, "the film to be put on", func() error {
+			eventually.NoError(t, "the film to be loaded", func() error {
 				s, err := w.Playback(ctx, me, id)
 				if err == nil {
 					_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: it.ID.String()})
@@ -378,7 +378,7 @@ func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
 			})
 			wire.Refuse()
 			if s, err := w.Playback(ctx, me, id); err != nil || s.Item != it.ID.String() {
-				t.Errorf("while the register is away: %+v, %v, want item %s", s, err, it.ID)
+				t.Errorf("while the register is unavailable: %+v, %v, want item %s", s, err, it.ID)
 			}
 			wire.Heal()
 			bubble.Sleep(10 * time.Second)
@@ -387,7 +387,7 @@ func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
 }
 
 // A checkpoint may be from a time when the clock of Redis was ahead.
-func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
+func TestRebuild_TimeFarAheadCountsAsNow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -400,13 +400,14 @@ func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 		w.must(w.Service.redis.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
 		back, err := w.Playback(ctx, me, id)
 		if w.must(err); back.Time > w.Clock() || back.At(w.Clock()+10_000) < 15_000 {
-			t.Errorf("of %+v came back %+v at %d", s, back, w.Clock())
+			t.Errorf("checkpoint %+v: got the register %+v at %d", s, back, w.Clock())
 		}
 	})
 }
 
-// A failover or a restored backup loses the latest commands. Clients have seen them, and accept no older register.
-func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
+// A failover or a restored backup loses the latest commands. Clients have seen their results, and accept no older
+// register.
+func TestPlayback_ReissuedAfterRedisWasSetBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		other := w.newNode()
@@ -447,7 +448,7 @@ func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 		w.Subscribed(owner.String(), "1", api.RoomChannel(id.String()))
 		other.Subscribed(ids.New[Viewer]().String(), "2", api.RoomChannel(id.String()))
 		bubble.Sleep(2 * beatEvery)
-		for name, n := range map[string]*world{"the node of the command": w, "a node that heard of it": other, "a node that did not hear of it": other} {
+		for name, n := range map[string]*world{"the node of the command": w, "a node that got its event": other, "a node that missed its event": other} {
 			playing := do(playback.Command{Verb: playback.Play})
 			paused := do(playback.Command{Verb: playback.Pause})
 			bubble.Sleep(2 * beatEvery)
@@ -455,31 +456,31 @@ func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 			n.watched.mu.Lock()
 			r := n.watched.rooms[id]
 			if r.register != paused {
-				t.Errorf("%s knows of %+v, want %+v", name, r.register, paused)
+				t.Errorf("%s has the register %+v, want %+v", name, r.register, paused)
 			}
-			if name == "a node that did not hear of it" {
+			if name == "a node that missed its event" {
 				r.register = playing
 			}
 			n.watched.mu.Unlock()
 			n.eventsLost(r)
 			bubble.Sleep(2 * beatEvery)
 			if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(paused) || !s.Paused {
-				t.Errorf("%s: the room stands at %+v, %v, want %+v under another generation", name, s, err, paused)
+				t.Errorf("%s: got the register %+v, %v, want %+v under another generation", name, s, err, paused)
 			}
 		}
 	})
 }
 
 // The sender of a command does not get the reply of Redis, and has disconnected.
-func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
+func TestCommand_WithoutReplyIsPublished(t *testing.T) {
 	for name, send := range map[string]func(w *world, wire *redistest.Wire, command func(context.Context) error){
-		"its answer is lost": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
+		"its reply is lost": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
 			wire.Hold(redistest.ToNode)
 			w.wantErr("a command", command(w.t.Context()), ErrStateAway)
 			wire.Reset()
 			wire.Heal()
 		},
-		"its sender gives up": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
+		"its sender disconnects": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
 			wire.Delay(100 * time.Millisecond)
 			ctx, cancel := context.WithTimeout(w.t.Context(), 100*time.Millisecond)
 			defer cancel()
@@ -523,7 +524,7 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if len(received) != 1 || received[0].Version != s.Version+1 || received[0].Paused {
-					t.Errorf("who has the room open heard %+v, want that it plays", received)
+					t.Errorf("the room's channel got %+v, want one event of a playing register", received)
 				}
 			})
 		})
@@ -531,7 +532,7 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 }
 
 // The node of the command dies, and the sender of the command connects to the other node.
-func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
+func TestCommand_OfADeadNodeIsPublishedByAnother(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		w := newWorld(t, sqldbtest.SQLite(t), server.Open(t), new(atomic.Int64), new(sync.Map), Settings{})
@@ -553,28 +554,28 @@ func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
 		state, done, err := w.Service.redis.command(ctx, id, playback.Command{Generation: scene.Playback.Generation, Version: scene.Playback.Version, Verb: playback.Pause}, w.cfg.Bus.Nodes().Time())
 		w.must(err)
 		if !done || state.Stamp() <= scene.Playback.Stamp() {
-			t.Fatalf("the command made %+v of %+v", state, scene.Playback)
+			t.Fatalf("the command changed %+v to %+v", scene.Playback, state)
 		}
 		bubble.Sleep(5 * time.Second)
 		if n := received.Load(); n != 0 {
-			t.Fatalf("the room heard %d times of a command that nobody told of", n)
+			t.Fatalf("the room got %d events of an unpublished command", n)
 		}
 		_, err = other.Scene(ctx, owner, id)
 		w.must(err)
 		bubble.Sleep(2 * beatEvery)
 		if n := received.Load(); n != 1 {
-			t.Errorf("the room heard %d times of what is on, want once", n)
+			t.Errorf("the room got %d events, want one", n)
 		}
 		_, err = other.Playback(ctx, owner, id)
 		w.must(err)
 		bubble.Sleep(2 * beatEvery)
 		if n := received.Load(); n != 1 {
-			t.Errorf("the room heard %d times of what it knew", n)
+			t.Errorf("the room got %d events after a read without a change, want still one", n)
 		}
 	})
 }
 
-func TestAllWaitForWhoWaitsForData(t *testing.T) {
+func TestBuffering_HoldsTheRoom(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -610,7 +611,7 @@ func TestAllWaitForWhoWaitsForData(t *testing.T) {
 		w.must(w.Buffering(ctx, ann, id, false))
 		checkState("plays")
 		w.must(w.Buffering(ctx, ann, id, true))
-		bubble.Sleep(13 * time.Second) // her machine is gone
+		bubble.Sleep(13 * time.Second) // her player no longer reports
 		checkState("plays")
 		_, _, err = w.Change(ctx, owner, id, Update{Hold: to(false)})
 		w.must(err)
@@ -619,15 +620,15 @@ func TestAllWaitForWhoWaitsForData(t *testing.T) {
 	})
 }
 
-// A node does not know that a room waits for a player, because it had no viewers then or lost the event. The player
-// does not return.
-func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
+// A node does not know that a room waits for a player, because it had no viewers at that time or missed the event. The
+// player sends no further report.
+func TestHold_EndsOnANodeThatMissedIt(t *testing.T) {
 	for name, miss := range map[string]func(w, other *world, id ID, wait func()){
-		"viewers who come by another node": func(_, other *world, id ID, wait func()) {
+		"viewers who join on another node": func(_, other *world, id ID, wait func()) {
 			wait()
 			other.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
 		},
-		"viewers who come when the node has forgotten the room": func(w, _ *world, id ID, wait func()) {
+		"viewers who join when the node has no state of the room": func(w, _ *world, id ID, wait func()) {
 			wait()
 			bubble.Sleep(2 * unusedDelay)
 			w.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
@@ -662,7 +663,7 @@ func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 				})
 				bubble.Sleep(bufferingLife + 3*beatEvery)
 				if s, err := w.Playback(ctx, owner, id); err != nil || s.Held || s.Paused {
-					t.Errorf("nobody waits for data, and the room stands at %+v, %v", s, err)
+					t.Errorf("no player waits, and the register is %+v, %v, want it to play", s, err)
 				}
 			})
 		})
@@ -670,9 +671,9 @@ func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 }
 
 // A node that gets its first viewer shows earlier danmaku, but not deleted ones.
-func TestWhatFliesIsOnEveryNode(t *testing.T) {
+func TestScene_HasRecentDanmakuOnEveryNode(t *testing.T) {
 	for _, apart := range []time.Duration{0, 20 * time.Second, -20 * time.Second} {
-		t.Run(fmt.Sprint("their clocks are apart by ", apart), func(t *testing.T) { testDanmakuOnNodes(t, apart) })
+		t.Run(fmt.Sprint("clocks differ by ", apart), func(t *testing.T) { testDanmakuOnNodes(t, apart) })
 	}
 }
 
@@ -710,32 +711,32 @@ func testDanmakuOnNodes(t *testing.T, ahead time.Duration) {
 		}
 		send(w, "one")
 		if got := danmakuTexts(other); !slices.Equal(got, []string{"one"}) {
-			t.Errorf("a node that hears of the room for the first time: %q", got)
+			t.Errorf("a node without earlier viewers of the room: got %q", got)
 		}
 		send(w, "two")
 		send(other, "three")
 		for _, n := range []*world{w, other} {
 			if got := danmakuTexts(n); !slices.Equal(got, []string{"one", "two", "three"}) {
-				t.Errorf("flies: %q", got)
+				t.Errorf("got the danmaku %q", got)
 			}
 		}
 		w.must(w.social.Block(ctx, users[1], users[0]))
 		if got := danmakuTexts(other); len(got) != 0 {
-			t.Errorf("of whom ann blocks flies %q", got)
+			t.Errorf("got the danmaku %q of a blocked user", got)
 		}
 		w.must(w.social.Unblock(ctx, users[1], users[0]))
 		w.must(w.ClearDanmaku(ctx, owner, id))
 		bubble.Sleep(time.Second)
 		for _, n := range []*world{w, other} {
 			if got := danmakuTexts(n); len(got) != 0 {
-				t.Errorf("cleared, flies %q", got)
+				t.Errorf("got the danmaku %q after the deletion", got)
 			}
 		}
 	})
 }
 
 // SQL does not respond to the query for danmaku.
-func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
+func TestViewers_CountedWithoutSQL(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -756,25 +757,25 @@ func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
 		select {
 		case err := <-scene:
 			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("who waits for a second got %v", err)
+				t.Errorf("a call with a deadline of one second: got %v", err)
 			}
 		default:
-			t.Error("who waits for a second still waits after two")
+			t.Error("a call with a deadline of one second still runs after two")
 		}
 		w.Subscribed(users[0].String(), "1", api.RoomChannel(id.String()))
 		bubble.Sleep(countEvery + roundTime)
 		if n := w.viewers(ctx, []ID{id})[id]; n != 1 {
-			t.Errorf("%d watch, want 1", n)
+			t.Errorf("%d viewers, want 1", n)
 		}
 		<-filling
 		if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 0 {
-			t.Errorf("when SQL has answered flies %+v, %v", list, err)
+			t.Errorf("when SQL responds again: got %+v, %v, want no danmaku", list, err)
 		}
 	})
 }
 
 // A moderator clears the danmaku, or events are lost, between the query and the use of its rows.
-func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
+func TestFill_IgnoresRowsFromBeforeAnInvalidation(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -791,7 +792,7 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 			w.must(err)
 			bubble.Sleep(time.Second)
 			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 1 {
-				t.Fatalf("%s: the test is void: flies %+v, %v", name, list, err)
+				t.Fatalf("%s: before the test: got %+v, %v, want one danmaku", name, list, err)
 			}
 			now := w.Clock()
 			w.watched.mu.Lock()
@@ -799,7 +800,7 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 			w.watched.mu.Unlock()
 			w.eventsLost(r)
 			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 1 {
-				t.Errorf("%s: after a loss flies %+v, %v, want what SQL has", name, list, err)
+				t.Errorf("%s: after lost events: got %+v, %v, want the danmaku of SQL", name, list, err)
 			}
 			w.watched.mu.Lock()
 			invalidations := r.invalidations
@@ -812,14 +813,14 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 			r.fill(id, stored, now, invalidations)
 			w.watched.mu.Unlock()
 			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 0 {
-				t.Errorf("%s: flies %+v, %v", name, list, err)
+				t.Errorf("%s: got %+v, %v, want no danmaku", name, list, err)
 			}
 		}
 	})
 }
 
 // Each event drops exactly its cache entries, with any number of keys in one round trip.
-func TestEachEventDropsExactlyItsCopies(t *testing.T) {
+func TestCacheEvents_DropExactlyTheirEntries(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(2)
@@ -877,7 +878,7 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 }
 
 // A scene of a room with filled caches needs one command to Redis, and none to SQL.
-func TestASceneOfAWarmRoomIsOneCommand(t *testing.T) {
+func TestScene_OfAWarmRoomIsOneCommand(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
@@ -938,6 +939,6 @@ func TestEvents_VersionOfARoomGrows(t *testing.T) {
 		w.appoint(id, users[0], users[1])
 		checkGrows("another role")
 		w.must(w.Kick(t.Context(), ViewerID(users[0]), id, ViewerID(users[1])))
-		checkGrows("a member taken out")
+		checkGrows("a member removed")
 	})
 }

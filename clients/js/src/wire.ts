@@ -5737,9 +5737,9 @@ export interface operations {
     "groups.bans": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
@@ -5934,9 +5934,9 @@ export interface operations {
     "groups.changes": {
         parameters: {
             query?: {
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
-                /** @description the version that the caller has; 0 is the empty list of the beginning */
+                /** @description the version that the caller has; 0: none */
                 since?: number;
             };
             header?: never;
@@ -6151,11 +6151,11 @@ export interface operations {
     "groups.members": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
-                /** @description what to look for */
+                /** @description words to search for */
                 q?: string;
             };
             header?: never;
@@ -6415,9 +6415,9 @@ export interface operations {
     "groups.requests": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
@@ -7555,9 +7555,9 @@ export interface operations {
     "rooms.list": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
                 /** @description a part of the name */
                 q?: string;
@@ -7797,9 +7797,9 @@ export interface operations {
     "rooms.bans": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
@@ -7885,9 +7885,9 @@ export interface operations {
     "rooms.chat": {
         parameters: {
             query?: {
-                /** @description lines with lower numbers; 0: the newest */
+                /** @description return lines with lower numbers; 0: the newest lines */
                 before?: number;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
@@ -7970,15 +7970,15 @@ export interface operations {
     "rooms.danmaku": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description from this position on, ms */
+                /** @description first position, ms */
                 from?: number;
-                /** @description the item; none: what flew while nothing was on */
+                /** @description the item's id; empty: danmaku that were sent while no item was loaded */
                 item?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
-                /** @description up to before this position, ms */
+                /** @description end of the positions, ms; not included */
                 to?: number;
             };
             header?: never;
@@ -8321,9 +8321,9 @@ export interface operations {
     "rooms.members": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;
@@ -8966,9 +8966,9 @@ export interface operations {
     "rooms.mine": {
         parameters: {
             query?: {
-                /** @description the next of the page before */
+                /** @description the next field of the previous page */
                 cursor?: string;
-                /** @description how many */
+                /** @description maximum number of results */
                 limit?: number;
             };
             header?: never;

@@ -2,7 +2,7 @@ package playback
 
 import "testing"
 
-func TestAPlayingMediumMovesByTheClockAndItsRate(t *testing.T) {
+func TestState_PositionFollowsClockAndRate(t *testing.T) {
 	s := State{Generation: 1, Item: "a", Position: 1000, Time: 50_000, Rate: Normal}
 	for _, c := range []struct {
 		what string
@@ -24,7 +24,7 @@ func TestAPlayingMediumMovesByTheClockAndItsRate(t *testing.T) {
 }
 
 // The clock was ahead for some time, so the register has a time in the future.
-func TestAMediumWhoseTimeIsFarAheadMovesAfterTheNextCommand(t *testing.T) {
+func TestApply_TimeFarAheadCountsAsNow(t *testing.T) {
 	const now = 1_700_000_000_000
 	for _, c := range []struct {
 		ahead int64
@@ -32,12 +32,12 @@ func TestAMediumWhoseTimeIsFarAheadMovesAfterTheNextCommand(t *testing.T) {
 	}{{0, 15_000}, {MaxAhead, 10_000}, {MaxAhead + 1, 15_000}, {3600_000, 15_000}} {
 		s, ok := State{Position: 5000, Time: now + c.ahead, Rate: Normal, Paused: true}.Apply(Command{Verb: Play}, now)
 		if got := s.At(now + 10_000); !ok || got != c.want {
-			t.Errorf("%d ms ahead: it is at %d, want %d", c.ahead, got, c.want)
+			t.Errorf("%d ms ahead: got position %d, want %d", c.ahead, got, c.want)
 		}
 	}
 }
 
-func TestACommandOnWhatItsSenderDidNotSeeChangesNothing(t *testing.T) {
+func TestApply_IgnoresAnOutdatedCommand(t *testing.T) {
 	s := State{Generation: 2, Version: 5, Item: "a", Time: 10, Rate: Normal}
 	for _, c := range []Command{{Generation: 2, Version: 4}, {Generation: 1, Version: 5}, {Generation: 3, Version: 5}, {Generation: 2, Version: 6}} {
 		c.Verb = Pause
@@ -50,7 +50,7 @@ func TestACommandOnWhatItsSenderDidNotSeeChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldGoesOnByItselfUnlessAnybodyPauses(t *testing.T) {
+func TestApply_ReleaseKeepsAPause(t *testing.T) {
 	s := State{Item: "a", Rate: Normal}
 	do := func(v Verb, now int64) {
 		t.Helper()
@@ -66,11 +66,11 @@ func TestWhatIsHeldGoesOnByItselfUnlessAnybodyPauses(t *testing.T) {
 	do(Hold, 400)
 	do(Pause, 500)
 	if do(Release, 600); !s.Paused {
-		t.Fatalf("paused by somebody, and released: %+v", s)
+		t.Fatalf("paused by a member, and released: %+v", s)
 	}
 }
 
-func TestAStampGrowsWithGenerationAndVersion(t *testing.T) {
+func TestStamp_GrowsWithGenerationAndVersion(t *testing.T) {
 	before := State{}
 	for _, s := range []State{{Version: 1}, {Version: Fence - 1}, {Generation: 1}, {Generation: 1, Version: 3}, {Generation: 7}} {
 		if s.Stamp() <= before.Stamp() || !s.Newer(before) || Stamped(s.Stamp()) != s {
