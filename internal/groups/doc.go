@@ -19,8 +19,9 @@
 // until the mute ends if that is later. It has only the end of the mute, which applies if the user joins again, and the
 // version of the user's own settings. A client that was offline for longer reads the whole list.
 //
-// Settings that only the member sees (remark, notify, seen) take no version of the group. They have a version of their
-// own, which grows with each change and when the user joins again. Both versions change under the lock of the group.
+// Settings that only the member sees (remark, notify, seen) do not change the group's version. They have a version of
+// their own, which grows with each change and when the user joins again. Both versions change under the lock of the
+// group.
 //
 // # Derived data
 //

@@ -59,9 +59,9 @@ func (s *Service) pruneMembers(ctx context.Context, before time.Time) error {
 			return err
 		}
 		n := 0
-		for id, gone := range old {
-			n += len(gone)
-			if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteFormerMembers(ctx, tx, id, gone) }); err != nil {
+		for id, former := range old {
+			n += len(former)
+			if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteFormerMembers(ctx, tx, id, former) }); err != nil {
 				return err
 			}
 		}

@@ -48,14 +48,14 @@ var needs = [...]Role{
 
 // may returns ErrMay if a role does not allow v in a group, and ErrOwner if the owner would leave.
 func (r Role) may(v verb, g Group) error {
-	least := needs[v]
+	required := needs[v]
 	if v == invite && g.AdminsInvite {
-		least = Admin
+		required = Admin
 	}
 	switch {
 	case v == leave && r == Owner:
 		return ErrOwner
-	case r < least:
+	case r < required:
 		return ErrMay
 	}
 	return nil

@@ -253,11 +253,11 @@ func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Membership
 }
 
 // set writes changes of a member that are visible to all members.
-func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, was, m Membership) error {
+func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, before, m Membership) error {
 	if m = d.write(m); d.membersBefore == nil {
 		d.membersBefore = map[accounts.ID]Membership{}
 	}
-	d.membersBefore[m.User] = was
+	d.membersBefore[m.User] = before
 	d.changed = append(d.changed, m)
 	return updateMember(ctx, tx, d.group.ID, m)
 }

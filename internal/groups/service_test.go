@@ -712,7 +712,7 @@ func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 			all.Go(func() {
 				for j := range each {
 					u := OwnUpdate{Remark: to(fmt.Sprint(i, " ", j))}
-					if j%2 == 1 { // takes a version of the group too
+					if j%2 == 1 { // also changes the group's version
 						u.Nickname = u.Remark
 					}
 					g, me, err := nodes[i%2].SetOwn(ctx, bob, id, u)

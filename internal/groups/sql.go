@@ -171,7 +171,7 @@ func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error 
 	return err
 }
 
-// updateOwn writes the settings that only the member sees, which take no version of the group.
+// updateOwn writes the settings that only the member sees. They do not change the group's version.
 func updateOwn(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
 	_, err := tx.ExecContext(ctx, "UPDATE group_members SET remark = ?, notify = ?, seen = ?, own_version = ? WHERE group_id = ? AND user_id = ? AND gone = 0", m.Remark, m.Notify, m.Seen, m.ownVersion, id, m.User)
 	return err
@@ -392,10 +392,10 @@ func formerMembersBefore(ctx context.Context, q sqldb.Querier, before time.Time,
 }
 
 // deleteFormerMembers deletes rows of former members, and stores the highest deleted version.
-func deleteFormerMembers(ctx context.Context, tx *sqldb.Tx, id ID, gone []Membership) error {
+func deleteFormerMembers(ctx context.Context, tx *sqldb.Tx, id ID, former []Membership) error {
 	upTo := int64(0)
-	users := make([]accounts.ID, len(gone))
-	for i, m := range gone {
+	users := make([]accounts.ID, len(former))
+	for i, m := range former {
 		users[i], upTo = m.User, max(upTo, m.version)
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE chat_groups SET pruned = ? WHERE id = ? AND pruned < ?", upTo, id, upTo); err != nil {
@@ -409,9 +409,9 @@ func deleteFormerMembers(ctx context.Context, tx *sqldb.Tx, id ID, gone []Member
 // deleteOld deletes requests and links that expired before a time, n at a time.
 func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
 	for _, table := range []string{"group_requests", "group_links"} {
-		for gone := int64(n); gone == int64(n); {
+		for deleted := int64(n); deleted == int64(n); {
 			var err error
-			if gone, err = sqldb.DeleteSome(ctx, db, table, []string{"id"}, n, "expires < ?", before.UnixMilli()); err != nil {
+			if deleted, err = sqldb.DeleteSome(ctx, db, table, []string{"id"}, n, "expires < ?", before.UnixMilli()); err != nil {
 				return err
 			}
 		}

@@ -66,7 +66,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEnt
 		list, seats = append(list, u.room), append(seats, seat{u.room, u.user})
 	}
 	slices.SortFunc(list, ID.Compare)
-	rooms, held, err := s.locks.Lock(ctx, tx, slices.Compact(list), waited)
+	rooms, locked, err := s.locks.Lock(ctx, tx, slices.Compact(list), waited)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEnt
 	var newlyActive []ID // not active for a minute; [Service.tidyEntries] checks the rooms that were active
 	for i, u := range batch {
 		room, m := rooms[u.room], members[seats[i]]
-		if slices.Contains(held, u.room) {
+		if slices.Contains(locked, u.room) {
 			out[i].refusal = ErrStore
 			continue
 		}

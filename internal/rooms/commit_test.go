@@ -24,9 +24,9 @@ func TestCommit_LockedRoomDelaysNoOther(t *testing.T) {
 	for range 5 {
 		batch = append(batch, pendingEntry{room: w.newRoom(users[0]), user: ViewerID(users[0]), line: &Line{From: ViewerID(users[0]), Name: "Ann", Text: "Hi"}})
 	}
-	held := batch[2].room
+	locked := batch[2].room
 	sqldbtest.Busy(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", batch[4].room) // by another node, in an active room
-	sqldbtest.Hold(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", held)
+	sqldbtest.Hold(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", locked)
 	var out []entryResult
 	eventually.NoError(t, "a batch that is in time", func() (err error) { // two waits of two seconds in a limit of five; a stall makes a try fail
 		out, err = w.commit(t.Context(), batch)
@@ -34,7 +34,7 @@ func TestCommit_LockedRoomDelaysNoOther(t *testing.T) {
 	})
 	for i, u := range batch {
 		var want error
-		if u.room == held {
+		if u.room == locked {
 			want = ErrStore
 		}
 		w.wantErr(fmt.Sprint("line ", i), out[i].refusal, want)
@@ -159,14 +159,14 @@ func TestPrune_DeletesStrayRestrictions(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		users := w.newUsers(2)
 		id := w.newRoom(users[0])
-		kept, erased := ViewerID(users[0]), ViewerID(users[1])
+		present, erased := ViewerID(users[0]), ViewerID(users[1])
 		exec := func(query string, args ...any) {
 			t.Helper()
 			_, err := w.db.ExecContext(t.Context(), query, args...)
 			w.must(err)
 		}
 		exec("UPDATE users SET erased = -1 WHERE id = ?", erased)
-		for _, at := range []seat{{id, kept}, {id, erased}, {id, ids.New[Viewer]()}, {ids.New[Room](), kept}} {
+		for _, at := range []seat{{id, present}, {id, erased}, {id, ids.New[Viewer]()}, {ids.New[Room](), present}} {
 			exec("INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, 0, 1)", at.room, at.user)
 		}
 		w.must(w.prune(t.Context()))
@@ -174,8 +174,8 @@ func TestPrune_DeletesStrayRestrictions(t *testing.T) {
 		w.must(err)
 		all, err := sqldb.Column[int](w.db.QueryContext(t.Context(), "SELECT COUNT(*) FROM room_restrictions"))
 		w.must(err)
-		if !slices.Equal(left, []ViewerID{kept}) || all[0] != 1 {
-			t.Errorf("%d restrictions are left, in the room those of %v; want only that of %s", all[0], left, kept)
+		if !slices.Equal(left, []ViewerID{present}) || all[0] != 1 {
+			t.Errorf("%d restrictions are left, in the room those of %v; want only that of %s", all[0], left, present)
 		}
 	})
 }

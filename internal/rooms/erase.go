@@ -32,7 +32,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteUserRows(ctx, tx, user) }))
 }
 
-// errOtherViewer reports that a change affects a viewer whose cache entry it would not drop. The caller starts again.
+// errOtherViewer reports that a change affects a viewer whose cache entry it would not drop. The caller retries.
 var errOtherViewer = errors.New("rooms: change affects another viewer")
 
 func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
@@ -80,7 +80,7 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 		}
 		return d.removeMember(ctx, tx, me, api.RoomErased)
 	})
-	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // it was removed meanwhile
+	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // the user has left in the meantime
 		return nil
 	}
 	if ended {

@@ -20,7 +20,7 @@ const (
 	// closedDelay is the time until the rows of a closed room are deleted. Requests that were running when it was
 	// closed have ended by then.
 	closedDelay = 10 * time.Minute
-	// guestIdle is the time until a guest without the room's channel is removed.
+	// guestIdle is the time until a guest who does not subscribe to the room's channel is removed.
 	guestIdle = 10 * time.Minute
 	// tidyOverlap is the largest delay between a danmaku's time and its commit, because clocks of nodes differ by up to
 	// a minute. It includes the largest delay of a room's last activity, one minute.

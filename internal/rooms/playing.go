@@ -232,9 +232,9 @@ func itemOf(s playback.State) (id ItemID) {
 	return id
 }
 
-// Buffering records whether a viewer's player waits for data. If the room's setting asks for it, the room is held
-// meanwhile, for at most maxHold. Reports of viewers without the room's channel are ignored. It returns ErrRoom or
-// ErrStateAway.
+// Buffering records whether a viewer's player waits for data. If the room has the Hold setting, it is held until the
+// player has data, for at most maxHold. Reports of viewers who do not subscribe to the room's channel are ignored. It
+// returns ErrRoom or ErrStateAway.
 func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waiting bool) (err error) {
 	defer errs.Wrap(&err, "rooms.Buffering %s", id)
 	r, _, err := s.roomAndMember(ctx, id, user)

@@ -323,7 +323,7 @@ func markSeen(ctx context.Context, q sqldb.Querier, seats []seat) error {
 	return err
 }
 
-// successor returns the next owner of a room whose owner is gone: the admin, or else the member, who joined first. It
+// successor returns the next owner of a room whose owner leaves: the admin, or else the member, who joined first. It
 // returns ErrMember if no user can become the owner.
 func successor(ctx context.Context, q sqldb.Querier, id ID, owner ViewerID) (m Member, err error) {
 	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id <> ? AND m.role >= ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner, Ordinary).Scan(m.fields()...)

@@ -169,10 +169,10 @@ func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
 
 // roomsOverLineLimit returns at most n rooms that have too many lines and were active after a time. For each it returns
 // the last number to delete. It reads only the first line of each room.
-func roomsOverLineLimit(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) (map[ID]int64, error) {
+func roomsOverLineLimit(ctx context.Context, q sqldb.Querier, after time.Time, limit, n int) (map[ID]int64, error) {
 	all := map[ID]int64{}
 	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0 AND r.active > ?
-		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.room_id, l.seq LIMIT 1) <= r.said - ? LIMIT ?`, keep, after.UnixMilli(), keep, n)
+		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.room_id, l.seq LIMIT 1) <= r.said - ? LIMIT ?`, limit, after.UnixMilli(), limit, n)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var upTo int64
@@ -189,15 +189,15 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 
 // roomsOverDanmakuLimit returns at most n rooms that have too many danmaku and were active after a time. It counts only
 // rooms whose last danmaku is later than since, by the clock of danmaku.
-func roomsOverDanmakuLimit(ctx context.Context, q sqldb.Querier, active time.Time, since int64, keep, n int) ([]ID, error) {
+func roomsOverDanmakuLimit(ctx context.Context, q sqldb.Querier, active time.Time, since int64, limit, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0 AND r.active > ?
 		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.room_id DESC, d.at DESC LIMIT 1) > ?
-			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, active.UnixMilli(), since, keep, n))
+			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, active.UnixMilli(), since, limit, n))
 }
 
 // deleteOldComments deletes all danmaku of a room except the latest ones.
-func deleteOldComments(ctx context.Context, db *sqldb.DB, id ID, keep int) error {
+func deleteOldComments(ctx context.Context, db *sqldb.DB, id ID, limit int) error {
 	_, err := db.ExecContext(ctx, `DELETE FROM room_danmaku WHERE room_id = ? AND at <
-		(SELECT at FROM (SELECT at FROM room_danmaku WHERE room_id = ? ORDER BY at DESC LIMIT 1 OFFSET ?) kept)`, id, id, keep-1)
+		(SELECT at FROM (SELECT at FROM room_danmaku WHERE room_id = ? ORDER BY at DESC LIMIT 1 OFFSET ?) kept)`, id, id, limit-1)
 	return err
 }

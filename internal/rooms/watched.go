@@ -112,7 +112,7 @@ func (r *watch) setRegister(state playback.State) {
 	}
 }
 
-// newest returns the newest register of a room that this node knows, or the zero one.
+// newest returns the newest register of a room that this node has, or the zero one.
 func (w *watched) newest(id ID) playback.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package danmaku stores the comments that are moving over a room's picture, for viewers who join meanwhile. It is
+// Package danmaku stores the comments that are moving over a room's picture, for viewers who join at that time. It is
 // bounded and uses only memory. SQL stores all comments by their position in the item.
 package danmaku
 

@@ -5,7 +5,7 @@ import "testing"
 func TestState_PositionFollowsClockAndRate(t *testing.T) {
 	s := State{Generation: 1, Item: "a", Position: 1000, Time: 50_000, Rate: Normal}
 	for _, c := range []struct {
-		what string
+		name string
 		s    State
 		now  int64
 		want int64
@@ -18,7 +18,7 @@ func TestState_PositionFollowsClockAndRate(t *testing.T) {
 		{"after years", State{Time: 0, Rate: 1000}, 1 << 50, MaxPosition},
 	} {
 		if got := c.s.At(c.now); got != c.want {
-			t.Errorf("%s: got %d, want %d", c.what, got, c.want)
+			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
 		}
 	}
 }
