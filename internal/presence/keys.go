@@ -17,7 +17,7 @@ var Keys = keyspace.New("presence")
 const keyTTL = 24 * time.Hour
 
 var (
-	connectionKeys = keyspace.Def1[accounts.ID](Keys, "user:connection:{{uid}}", keyspace.BytesOf("one entry for each connection, separated by spaces: node:kind and number:device:Unix seconds in base 36"),
+	connectionKeys = keyspace.Def1[accounts.ID](Keys, "user:connection:{{uid}}", keyspace.BytesOf("node:kind and number:device:Unix seconds in base 36 of each connection, with spaces between them"),
 		keyspace.UpTo(keyTTL), keyspace.Doc{Purpose: "a user's connections; each counts while its node is live", Together: "uid", MaxBytes: 32 << 10})
 
 	statusKeys = keyspace.Def1[accounts.ID](Keys, "user:status:{{uid}}", keyspace.BytesOf("wish (1 online, 2 away, 3 busy):version"),

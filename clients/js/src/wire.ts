@@ -7127,9 +7127,9 @@ export interface operations {
     "notices.list": {
         parameters: {
             query?: {
-                /** @description next of the page before */
+                /** @description next of the previous page */
                 cursor?: string;
-                /** @description how many at most */
+                /** @description the largest number of notices to return */
                 limit?: number;
             };
             header?: never;
@@ -7275,9 +7275,9 @@ export interface operations {
     "presence.get": {
         parameters: {
             query: {
-                /** @description tell also when those who are off line were last on line */
+                /** @description also return when offline users were last online */
                 last_seen?: boolean;
-                /** @description ids, with commas between */
+                /** @description ids, separated by commas */
                 users: string[];
             };
             header?: never;
