@@ -19,7 +19,8 @@ const (
 	maxUsers = 1_000_000
 	// shardCount is the number of shards of a day, each with its own lock, so that requests rarely wait for a lock.
 	shardCount = 16
-	// resendWindow is the time after the end of a day in which its users can be sent again. The day is closed within it.
+	// resendWindow bounds the time after the end of a day until its users can no longer be sent again. The day is closed
+	// before that.
 	resendWindow = time.Hour
 )
 

@@ -264,7 +264,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		}
 		defer cancel()
 		if a.redis.Ping(ctx) != nil {
-			return worker.ErrLeaseAway
+			return worker.ErrLeaseUnavailable
 		}
 		return leases.Run(ctx, jobKeys, a.node, jobLease, func(ctx context.Context, _ int64) error { return fn(ctx) })
 	}}

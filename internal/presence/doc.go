@@ -1,4 +1,4 @@
-// Package presence stores which users are online, with which devices, and publishes changes to their friends.
+// Package presence stores the users who are online, with their devices, and publishes changes to their friends.
 //
 // # Terms
 //

@@ -169,7 +169,7 @@ type plannedConnection struct {
 	at   *node
 }
 
-// forbiddenEvents has a time in which a viewer must get no event about a user. If hidden is set, events that the user is
+// forbiddenEvents forbids events to a viewer about a user, between two times. If hidden is set, events that the user is
 // offline are allowed.
 type forbiddenEvents struct {
 	viewer, user int

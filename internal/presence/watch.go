@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// linger is the time for which a closed connection still counts. A user who returns within it was never offline.
+	// linger is how long a closed connection still counts. A user who returns within this time was never offline.
 	// Connections to a dead node count for the same time.
 	linger = 5 * time.Second
 	// beatEvery is the time between two checks of a node's connections in Redis. It may delay the removal of a
@@ -26,11 +26,11 @@ const (
 	batchSize = 500
 	// writeTimeout bounds such a round trip.
 	writeTimeout = 2 * time.Second
-	// renewAfter is the age at which the TTL of a connection's key is renewed. Up to a quarter is subtracted at random,
-	// so that the renewals are spread over time.
+	// renewAfter is the time between two renewals of a connection's key. Up to a quarter is subtracted at random, so
+	// that the renewals are spread over time.
 	renewAfter = 8 * time.Hour
-	// nodeSetDelay is the time for which a user without connections stays in the node's set in Redis. A failover may
-	// restore a removed connection within this time. The node finds it, because it checks the users of its set.
+	// nodeSetDelay is how long a user without connections stays in the node's set in Redis. A failover may restore a
+	// removed connection within this time. The node finds it, because it checks the users of its set.
 	nodeSetDelay = time.Minute
 )
 

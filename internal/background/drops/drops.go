@@ -73,7 +73,7 @@ func enqueue(ctx context.Context, tx *sqldb.Tx, d Drop) error {
 	return tx.EnqueueJSON(ctx, row, d)
 }
 
-// Queue holds the drops that wait for Redis, in memory and in SQL. It implements cache.RetryQueue.
+// Queue has the drops that wait for Redis, in memory and in SQL. It implements cache.RetryQueue.
 type Queue struct {
 	db     *sqldb.DB
 	cached *Cached
@@ -88,12 +88,12 @@ type Queue struct {
 var _ cache.RetryQueue = (*Queue)(nil)
 
 const (
-	addTimeout  = 2 * time.Second        // bounds a write to SQL that a caller waits for
-	awayTimeout = 100 * time.Millisecond // the same while SQL is known to be unavailable
-	memoryEvery = 100 * time.Millisecond // interval of retries in memory
-	maxMemory   = 10_000                 // keys in memory; further keys are only in SQL
-	sqlEvery    = 200 * time.Millisecond // interval of checks in SQL; shorter than the smallest MaxStale
-	sqlTimeout  = 5 * time.Second        // bounds one check in SQL
+	addTimeout         = 2 * time.Second        // bounds a write to SQL that a caller waits for
+	unavailableTimeout = 100 * time.Millisecond // the same while SQL is known to be unavailable
+	memoryInterval     = 100 * time.Millisecond // interval of retries in memory
+	maxMemory          = 10_000                 // keys in memory; further keys are only in SQL
+	sqlInterval        = 200 * time.Millisecond // interval of checks in SQL; shorter than the smallest MaxStale
+	sqlTimeout         = 5 * time.Second        // bounds one check in SQL
 )
 
 // New returns the queue of drops in db.
@@ -113,15 +113,14 @@ func (q *Queue) Add(ctx context.Context, keys []keyspace.Key) error {
 	q.mu.Unlock()
 	timeout := addTimeout
 	if !q.db.Away().IsZero() {
-		timeout = awayTimeout
+		timeout = unavailableTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return Request(ctx, q.db, d)
 }
 
-// Pending reports whether drops wait in SQL that this node could not do either. Until then Redis may return stale
-// values.
+// Pending reports whether drops wait in SQL and this node could not do them. Redis may then return stale values.
 func (q *Queue) Pending() bool { return q.pending.Load() }
 
 // Run does the waiting drops, in memory and in SQL, until ctx ends.
@@ -132,8 +131,8 @@ func (q *Queue) Run(ctx context.Context, rt *cache.Runtime) {
 	both.Wait()
 }
 
-// try does drops and returns those that still wait for Redis. It discards drops that Redis refuses.
-func try(page []keyspace.Key, redo func([]keyspace.Key) error) []keyspace.Key {
+// redoPage does drops, and returns those that still wait for Redis. It discards drops that Redis refuses.
+func redoPage(page []keyspace.Key, redo func([]keyspace.Key) error) []keyspace.Key {
 	err := redo(page)
 	switch {
 	case err == nil:
@@ -149,7 +148,7 @@ func try(page []keyspace.Key, redo func([]keyspace.Key) error) []keyspace.Key {
 // runMemory does the drops in memory as soon as Redis accepts them. It leaves refused drops to SQL, where they become
 // dead letters.
 func (q *Queue) runMemory(ctx context.Context, redo func([]keyspace.Key) error) {
-	tick := time.NewTicker(memoryEvery)
+	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	var page []keyspace.Key
 	for {
@@ -165,7 +164,7 @@ func (q *Queue) runMemory(ctx context.Context, redo func([]keyspace.Key) error) 
 			if page == nil {
 				break
 			}
-			if page = try(page, redo); len(page) > 0 {
+			if page = redoPage(page, redo); len(page) > 0 {
 				break
 			}
 			page = nil
@@ -189,7 +188,7 @@ func (q *Queue) popPage() (keys []keyspace.Key) {
 
 // runSQL does the drops in SQL.
 func (q *Queue) runSQL(ctx context.Context, redo func([]keyspace.Key) error) {
-	tick := time.NewTicker(sqlEvery)
+	tick := time.NewTicker(sqlInterval)
 	defer tick.Stop()
 	failing := false
 	for {
@@ -218,17 +217,17 @@ func (q *Queue) doWaiting(ctx context.Context, redo func([]keyspace.Key) error) 
 			return err
 		}
 		var keys []keyspace.Key
-		var ours []queue.Entry
+		var parsedEntries []queue.Entry
 		for _, e := range page {
 			var d Drop
 			if json.Unmarshal(e.Payload, &d) != nil || len(d.Keys) == 0 || len(d.Tags) > 0 || d.Family != "" {
 				continue
 			}
 			if parsed, err := q.cached.keys(d.Keys); err == nil {
-				ours, keys = append(ours, e), append(keys, parsed...)
+				parsedEntries, keys = append(parsedEntries, e), append(keys, parsed...)
 			}
 		}
-		if len(ours) == 0 {
+		if len(parsedEntries) == 0 {
 			q.pending.Store(false)
 			return nil
 		}
@@ -236,7 +235,7 @@ func (q *Queue) doWaiting(ctx context.Context, redo func([]keyspace.Key) error) 
 			q.pending.Store(true)
 			return nil
 		}
-		if err := outbox.Done(ctx, ours...); err != nil {
+		if err := outbox.Done(ctx, parsedEntries...); err != nil {
 			return err
 		}
 	}

@@ -29,9 +29,9 @@ const (
 	defaultGrace   = 5 * time.Second // then handlers get the same time again to settle, before the supervisor gives up
 	defaultSize    = 100
 
-	settleTime = 10 * time.Second // bounds the recording of outcomes
-	countEvery = 15 * time.Second // interval of the backlog gauges
-	maxPause   = 10 * time.Second // between tries while the store is unavailable
+	settleTimeout = 10 * time.Second // bounds the recording of outcomes
+	countInterval = 15 * time.Second // interval of the backlog gauges
+	maxPause      = 10 * time.Second // between tries while the store is unavailable
 )
 
 // Handler handles a message. It may receive a message twice, even at the same time if the first call runs longer than
@@ -107,10 +107,10 @@ func (c Config) longest() time.Duration {
 
 // Consumer passes the messages of a store to their handlers.
 type Consumer struct {
-	store Store
-	cfg   Config
-	lanes []*lane
-	known map[string]bool
+	store  Store
+	cfg    Config
+	lanes  []*lane
+	topics map[string]bool
 	*metrics
 }
 
@@ -136,17 +136,17 @@ func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg 
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Consumer{store: store, cfg: cfg, known: map[string]bool{}}
+	c := &Consumer{store: store, cfg: cfg, topics: map[string]bool{}}
 	var err error
 	if c.metrics, err = newMetrics(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("queue.NewConsumer: %w", err)
 	}
 	add := func(topics []string, workers, size int, bound time.Duration, handle func(context.Context, []Delivery) []error) error {
 		for _, topic := range topics {
-			if c.known[topic] {
+			if c.topics[topic] {
 				return fmt.Errorf("queue.NewConsumer: topic %s has two handlers", topic)
 			}
-			c.known[topic] = true
+			c.topics[topic] = true
 		}
 		if len(topics) > 0 {
 			c.lanes = append(c.lanes, &lane{Consumer: c, topics: topics, slots: make(chan struct{}, workers), size: size, bound: bound,
@@ -155,16 +155,16 @@ func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg 
 		return nil
 	}
 	handlers = maps.Clone(handlers)
-	one := func(ctx context.Context, ds []Delivery) []error { return []error{handlers[ds[0].Topic](ctx, ds[0])} }
-	var together, apart []string
+	handleOne := func(ctx context.Context, ds []Delivery) []error { return []error{handlers[ds[0].Topic](ctx, ds[0])} }
+	var common, separate []string
 	for _, topic := range slices.Sorted(maps.Keys(handlers)) {
 		if slices.Contains(cfg.Apart, topic) {
-			apart = append(apart, topic)
+			separate = append(separate, topic)
 		} else {
-			together = append(together, topic)
+			common = append(common, topic)
 		}
 	}
-	faults := []error{add(together, cfg.Workers, 1, 0, one), add(apart, cfg.Workers, 1, 0, one)}
+	faults := []error{add(common, cfg.Workers, 1, 0, handleOne), add(separate, cfg.Workers, 1, 0, handleOne)}
 	for _, b := range batches {
 		faults = append(faults, add(slices.Clone(b.Topics), 1, cmp.Or(b.Size, defaultSize), b.Longest, b.Handle))
 	}
@@ -275,37 +275,37 @@ var errDied = errors.New("the node died, or hung, in every try")
 func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 	start := time.Now()
 	var outcomes []outcome
-	fresh := make([]Delivery, 0, len(ds))
+	tried := make([]Delivery, 0, len(ds))
 	for _, d := range ds {
 		if d.Attempt > Tries {
 			outcomes = append(outcomes, outcome{Delivery: d, kind: "dead", err: errDied.Error()})
 			l.logFailure(soft, outcomes[len(outcomes)-1], errDied, 1)
 		} else {
-			fresh = append(fresh, d)
+			tried = append(tried, d)
 		}
 	}
-	if len(fresh) > 0 {
+	if len(tried) > 0 {
 		ctx, cancel := context.WithTimeout(hard, l.cfg.Claim-l.cfg.Claim/10)
-		answers := l.answers(ctx, fresh)
+		results := l.callHandler(ctx, tried)
 		cancel()
-		l.seconds.WithLabelValues(l.store.Name(), fresh[0].Topic).Observe(time.Since(start).Seconds())
+		l.seconds.WithLabelValues(l.store.Name(), tried[0].Topic).Observe(time.Since(start).Seconds())
 		failed := 0
-		for i, d := range fresh {
-			outcomes = append(outcomes, l.outcomeOf(d, answers[i], hard.Err() != nil))
-			if hasFailed(answers[i]) {
+		for i, d := range tried {
+			outcomes = append(outcomes, l.outcomeOf(d, results[i], hard.Err() != nil))
+			if hasFailed(results[i]) {
 				failed++
 			}
 		}
 		if failed > 0 { // one line per batch, because its messages usually fail together
-			first := slices.IndexFunc(answers, hasFailed)
-			l.logFailure(soft, outcomes[len(outcomes)-len(fresh)+first], answers[first], failed)
+			first := slices.IndexFunc(results, hasFailed)
+			l.logFailure(soft, outcomes[len(outcomes)-len(tried)+first], results[first], failed)
 		}
 	}
 	for _, o := range outcomes {
 		l.handled.WithLabelValues(l.store.Name(), o.Topic, o.kind).Inc()
 	}
 	// Outcomes are recorded even while the process stops.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), settleTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), settleTimeout)
 	defer cancel()
 	if err := l.store.settle(ctx, l.cfg.Claim, outcomes); err != nil {
 		l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue: outcome not recorded, messages will be retried", slog.String("queue", l.store.Name()),
@@ -314,21 +314,21 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 }
 
 // answers calls the handler. A panic fails all deliveries.
-func (l *lane) answers(ctx context.Context, ds []Delivery) (answers []error) {
+func (l *lane) callHandler(ctx context.Context, ds []Delivery) (results []error) {
 	all := func(err error) []error { return slices.Repeat([]error{err}, len(ds)) }
 	defer func() {
 		if v := recover(); v != nil {
-			answers = all(fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+			results = all(fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 		}
 	}()
-	answers = l.handle(ctx, ds)
-	switch len(answers) {
+	results = l.handle(ctx, ds)
+	switch len(results) {
 	case len(ds):
-		return answers
+		return results
 	case 0:
 		return all(nil)
 	}
-	return all(fmt.Errorf("the handler returned %d results for %d messages", len(answers), len(ds)))
+	return all(fmt.Errorf("the handler returned %d results for %d messages", len(results), len(ds)))
 }
 
 // outcomeOf converts the error of a handler into an outcome.

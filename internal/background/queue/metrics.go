@@ -43,8 +43,8 @@ func shared[C prometheus.Collector](reg prometheus.Registerer, faults *[]error, 
 	}
 	err := reg.Register(c)
 	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if there, ok := taken.ExistingCollector.(C); ok {
-			return there
+		if existing, ok := taken.ExistingCollector.(C); ok {
+			return existing
 		}
 	}
 	if err != nil {
@@ -55,11 +55,11 @@ func shared[C prometheus.Collector](reg prometheus.Registerer, faults *[]error, 
 
 // measure sets the gauges at an interval until ctx ends.
 func (c *Consumer) measure(ctx context.Context) {
-	tick := time.NewTicker(countEvery)
+	tick := time.NewTicker(countInterval)
 	defer tick.Stop()
 	for {
-		counting, cancel := context.WithTimeout(ctx, countEvery)
-		stats, err := c.store.Stats(counting)
+		countCtx, cancel := context.WithTimeout(ctx, countInterval)
+		stats, err := c.store.Stats(countCtx)
 		cancel()
 		if err == nil { // otherwise the next claim logs the error
 			c.set(stats)
@@ -76,12 +76,12 @@ func (c *Consumer) measure(ctx context.Context) {
 // unbounded.
 func (c *Consumer) set(stats []Stat) {
 	byTopic := map[string]Stat{"other": {}}
-	for topic := range c.known {
+	for topic := range c.topics {
 		byTopic[topic] = Stat{}
 	}
 	for _, s := range stats {
 		name := s.Topic
-		if !c.known[name] {
+		if !c.topics[name] {
 			name = "other"
 		}
 		t := byTopic[name]

@@ -72,7 +72,7 @@ type Repair struct {
 	ID       int64     `json:"id"`
 	At       time.Time `json:"at"`
 	Run      int64     `json:"run"`
-	User     string    `json:"user"` // or the name of a subject that is no user
+	User     string    `json:"user"` // or the name of another subject
 	What     string    `json:"what"`
 	Was      string    `json:"was"`
 	Becomes  string    `json:"becomes"`

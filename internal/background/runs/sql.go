@@ -26,7 +26,7 @@ type Store[Options, Summary any] struct {
 	t  Tables
 }
 
-// NewStore returns the store of some tables.
+// NewStore returns a store for tables.
 func NewStore[O, S any](db *sqldb.DB, t Tables) *Store[O, S] { return &Store[O, S]{db, t} }
 
 func (s *Store[O, S]) asKind(err error) error { return sqldb.AsKind(err, s.t.Away) }
@@ -86,7 +86,7 @@ func (s *Store[O, S]) Run(ctx context.Context, id int64) (*Run[O, S], error) {
 	return &found[0], nil
 }
 
-// Next returns the next run of some kinds to work on, or nil. Runs that have begun come before waiting ones.
+// Next returns the next run of the kinds to work on, or nil. Runs that have begun precede waiting ones.
 func (s *Store[O, S]) Next(ctx context.Context, kinds ...Kind) (*Run[O, S], error) {
 	found, err := s.find(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", Running, Waiting, bun.List(kinds), Running)
 	if err != nil || len(found) == 0 {
@@ -185,7 +185,7 @@ func (s *Store[O, S]) Repairs(ctx context.Context, before, run int64, n int) (_ 
 	return out, s.asKind(err)
 }
 
-// CountNamed returns how many of some users are named in the log of a run.
+// CountNamed returns how many of users have a row in the repair log of a run.
 func (s *Store[O, S]) CountNamed(ctx context.Context, run int64, users []string) (n int, err error) {
 	names := make([]string, len(users))
 	for i, u := range users {
@@ -201,18 +201,18 @@ func (s *Store[O, S]) Erase(ctx context.Context, user string) error {
 	return s.asKind(err)
 }
 
-// forget removes runs that ended before the given time, and rows of the log from before it that repaired nothing. It
-// keeps repairs.
-func (s *Store[O, S]) forget(ctx context.Context, before time.Time) (err error) {
-	defer errs.Wrap(&err, "runs.forget")
+// deleteOld deletes runs that ended before a time, and older rows of the log that repaired nothing. It does not delete
+// repairs.
+func (s *Store[O, S]) deleteOld(ctx context.Context, before time.Time) (err error) {
+	defer errs.Wrap(&err, "runs.deleteOld")
 	if err := Prune(ctx, s.db, s.t.Repairs, "id", "repaired = 0 AND at < ?", before.UnixMilli()); err != nil {
 		return s.asKind(err)
 	}
 	return s.asKind(Prune(ctx, s.db, s.t.Runs, "id", "ended <> 0 AND ended < ?", before.UnixMilli()))
 }
 
-// Prune deletes rows that meet a condition, 1,000 per statement and 50,000 per call; the caller repeats it after a
-// minute.
+// Prune deletes rows that meet a condition, up to 1,000 in a statement and 50,000 in a call. The caller repeats it after
+// a minute.
 func Prune(ctx context.Context, db *sqldb.DB, table, key, where string, args ...any) error {
 	for range 50 {
 		var found []string

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// slice is the time of work before the state of a run is stored and the node may stop.
-	slice = 2 * time.Second
-	// tries is the number of consecutive failed slices that make the run fail.
-	tries = 5
+	// sliceTime is the length of a slice. After each slice, the state of the run is stored, and the node may stop.
+	sliceTime = 2 * time.Second
+	// maxFailures is the number of consecutive failed slices after which the run fails.
+	maxFailures = 5
 	// retryAfter is the time after which a failed scheduled run is requested again.
 	retryAfter = time.Hour
-	// retention is how long runs, and differences that were not repaired, can be listed.
+	// retention is the time after which runs, and differences that were not repaired, are deleted.
 	retention = 400 * 24 * time.Hour
 )
 
@@ -74,10 +74,10 @@ func (w *Worker[O, S]) Step(ctx context.Context) (more bool, err error) {
 		r.State, r.Started = Running, w.Now()
 	}
 	r.Node = w.Node
-	if err := w.Store.Save(ctx, r); err != nil { // shows observers that the run has begun
-		return false, unless(err, ErrOvertaken)
+	if err := w.Store.Save(ctx, r); err != nil { // before the slice, so that the run is listed as begun
+		return false, ignore(err, ErrOvertaken)
 	}
-	finished, err := w.slice(ctx, r)
+	finished, err := w.workSlice(ctx, r)
 	_, waits := errors.AsType[notReady](err)
 	switch {
 	case err == nil && !finished:
@@ -92,12 +92,12 @@ func (w *Worker[O, S]) Step(ctx context.Context) (more bool, err error) {
 		r.Error = err.Error()
 	default:
 		r.Error = err.Error()
-		if r.Resume.Fails++; r.Resume.Fails >= tries {
+		if r.Resume.Fails++; r.Resume.Fails >= maxFailures {
 			r.State, r.Ended = Failed, w.Now()
 		}
 	}
 	if saveErr := w.Store.Save(ctx, r); saveErr != nil {
-		return false, errors.Join(err, unless(saveErr, ErrOvertaken))
+		return false, errors.Join(err, ignore(saveErr, ErrOvertaken))
 	}
 	if r.State == Done {
 		w.finished(ctx, r)
@@ -121,7 +121,7 @@ func (w *Worker[O, S]) next(ctx context.Context) (*Run[O, S], error) {
 	if other, err := w.Store.Next(ctx, ready...); err != nil || other != nil {
 		return other, err
 	}
-	return r, nil // its state shows what it waits for
+	return r, nil // Step stores the reason why it waits
 }
 
 // kinds returns the kinds of runs of this worker, or only those that can continue.
@@ -138,19 +138,19 @@ func (w *Worker[O, S]) ready(k Kind) bool {
 	return ready == nil || ready()
 }
 
-func (w *Worker[O, S]) slice(ctx context.Context, r *Run[O, S]) (finished bool, err error) {
-	work, known := w.Kinds[r.Kind]
-	if !known {
+func (w *Worker[O, S]) workSlice(ctx context.Context, r *Run[O, S]) (finished bool, err error) {
+	work, ok := w.Kinds[r.Kind]
+	if !ok {
 		return false, fmt.Errorf("this server has no runs of kind %q", r.Kind)
 	}
-	return work.Slice(ctx, r, time.Now().Add(slice))
+	return work.Slice(ctx, r, time.Now().Add(sliceTime))
 }
 
 func (w *Worker[O, S]) finished(ctx context.Context, r *Run[O, S]) {
 	w.Log.LogAttrs(ctx, slog.LevelInfo, "runs: run finished", slog.Int64("run", r.ID), slog.String("kind", string(r.Kind)),
 		slog.Any("options", r.Options), slog.Any("summary", r.Summary), slog.Duration("took", r.Ended.Sub(r.Started)))
-	if tell := w.Kinds[r.Kind].Finished; tell != nil {
-		tell(r)
+	if notify := w.Kinds[r.Kind].Finished; notify != nil {
+		notify(r)
 	}
 }
 
@@ -176,7 +176,7 @@ func (w *Worker[O, S]) requestDue(ctx context.Context) error {
 			}
 		}
 	}
-	if err := w.Store.forget(ctx, now.Add(-retention)); err != nil {
+	if err := w.Store.deleteOld(ctx, now.Add(-retention)); err != nil {
 		return err
 	}
 	if w.Upkeep != nil {
@@ -188,7 +188,7 @@ func (w *Worker[O, S]) requestDue(ctx context.Context) error {
 	return nil
 }
 
-func unless(err, expected error) error {
+func ignore(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
 	}

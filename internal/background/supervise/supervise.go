@@ -86,14 +86,14 @@ func (g *Group) Add(parts ...Part) {
 func (g *Group) States() []State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := append([]State(nil), g.states...)
-	for i := range out {
-		out[i].Ready = out[i].Ready && !g.stop
+	states := append([]State(nil), g.states...)
+	for i := range states {
+		states[i].Ready = states[i].Ready && !g.stop
 	}
-	return out
+	return states
 }
 
-// find must be called with mu held.
+// find returns the state of a part, or nil. The caller has locked mu.
 func (g *Group) find(name string) *State {
 	for i := range g.states {
 		if g.states[i].Name == name {
@@ -145,7 +145,7 @@ func (g *Group) Run(ctx context.Context) error {
 // returns the errors of parts that returned.
 func (g *Group) start(ctx context.Context, ended chan struct{}) (started []*running, err error) {
 	for i, p := range g.parts {
-		begun := time.Now()
+		began := time.Now()
 		r := launch(ctx, p, ended)
 		started = append(started, r)
 		limit := first(p.Start, g.Start, defaultStart)
@@ -162,7 +162,7 @@ func (g *Group) start(ctx context.Context, ended chan struct{}) (started []*runn
 		g.mu.Lock()
 		g.states[i].Ready = true
 		g.mu.Unlock()
-		g.log().Debug("part ready", slog.String("part", p.Name), slog.Duration("took", time.Since(begun)))
+		g.log().Debug("supervise: part ready", slog.String("part", p.Name), slog.Duration("took", time.Since(began)))
 	}
 	return started, nil
 }
@@ -174,18 +174,18 @@ func launch(ctx context.Context, p Part, ended chan<- struct{}) *running {
 	r := &running{Part: p, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		err := protect(own, p.Run, sync.OnceFunc(func() { close(r.ready) }))
-		asked := own.Err() != nil
+		stopped := own.Err() != nil
 		switch {
-		case asked && errors.Is(err, context.Canceled):
+		case stopped && errors.Is(err, context.Canceled):
 			err = nil
-		case !asked && err == nil:
+		case !stopped && err == nil:
 			err = ErrEnded
 		}
 		if err != nil {
 			r.err = fmt.Errorf("%s: %w", p.Name, err)
 		}
 		close(r.done)
-		if !asked {
+		if !stopped {
 			ended <- struct{}{}
 		}
 	}()
@@ -204,12 +204,12 @@ func protect(ctx context.Context, run func(context.Context, func()) error, ready
 
 // halt ends the context of r and waits for it, at most for its grace time.
 func (g *Group) halt(r *running) error {
-	begun := time.Now()
+	began := time.Now()
 	grace := first(r.Grace, g.Grace, defaultGrace)
 	r.cancel()
 	select {
 	case <-r.done:
-		g.log().Debug("part stopped", slog.String("part", r.Name), slog.Duration("took", time.Since(begun)))
+		g.log().Debug("supervise: part stopped", slog.String("part", r.Name), slog.Duration("took", time.Since(began)))
 		return r.err
 	case <-time.After(grace):
 		return fmt.Errorf("%s: %w (%v)", r.Name, ErrStuck, grace)

@@ -16,24 +16,24 @@ import (
 
 const (
 	defaultTimeout = time.Minute
-	defaultGrace   = 5 * time.Second // then runs get the same time again to end, before the supervisor gives up
+	defaultGrace   = 5 * time.Second // the supervisor waits for the same time again
 
 	// The back-off after the first failure in a row. It doubles up to the larger of maxBackoff and the period of the
 	// job.
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
 
-	// leaseRetry is the interval of lease requests while no lease server answers.
+	// leaseRetry is the interval of lease requests while leases are unavailable.
 	leaseRetry = 10 * time.Second
 )
 
-// ErrLeaseAway is the error of a [Lease], possibly wrapped, if no lease server answers. Then the holder of the lease is
-// unknown.
-var ErrLeaseAway = errors.New("worker: leases unavailable")
+// ErrLeaseUnavailable is the error of a [Lease], possibly wrapped, if leases are unavailable. The holder of the lease is
+// then unknown.
+var ErrLeaseUnavailable = errors.New("worker: leases unavailable")
 
 // Lease runs fn while only this node holds the lease for singletons. It waits until the lease is free. It ends the
 // context of fn when the lease is lost, and releases the lease when fn returns. It returns when fn has returned, when
-// ctx has ended, or with [ErrLeaseAway]. All singletons of a pool share one lease: separate leases would cost three
+// ctx has ended, or with [ErrLeaseUnavailable]. All singletons of a pool share one lease: separate leases would cost three
 // Redis scripts per job, node and lease lifetime, and the first node would hold all of them anyway.
 type Lease func(ctx context.Context, fn func(ctx context.Context) error) error
 
@@ -73,7 +73,8 @@ type PoolConfig struct {
 	// Grace is the time that runs have to finish after the stop. Zero means 5 s.
 	Grace time.Duration
 
-	// Log gets a line when jobs begin to fail, one a minute while they do, one for each panic, and one at the end. Nil discards.
+	// Log gets a line when jobs begin to fail, one a minute while they fail, one for each panic, and one when no job
+	// fails any longer. Nil discards the lines.
 	Log *slog.Logger
 
 	// Metrics registers stoa_job_*. Nil disables metrics.
@@ -156,7 +157,7 @@ func (p *Pool) Run(ctx context.Context) error {
 		all.Go(func() { s.loop(ctx, hard, time.Time{}) })
 	}
 	if len(singletons) > 0 {
-		all.Go(func() { p.leased(ctx, hard, singletons) })
+		all.Go(func() { p.runSingletons(ctx, hard, singletons) })
 	}
 	<-ctx.Done()
 	defer time.AfterFunc(p.cfg.Grace, cancel).Stop()
@@ -199,16 +200,16 @@ func (s *schedule) loop(soft, hard context.Context, until time.Time) {
 	}
 }
 
-// leased runs singletons while this node holds the lease.
-func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
-	var unguarded []*schedule
+// runSingletons runs singletons while this node has the lease.
+func (p *Pool) runSingletons(soft, hard context.Context, singletons []*schedule) {
+	var withoutLease []*schedule
 	for _, s := range singletons {
 		if s.job.RunWithoutLease {
-			unguarded = append(unguarded, s)
+			withoutLease = append(withoutLease, s)
 		}
 	}
 	// The wait for the lease ends with soft. Current runs may finish.
-	asking, cancel := context.WithCancel(hard)
+	requestCtx, cancel := context.WithCancel(hard)
 	defer cancel()
 	defer context.AfterFunc(soft, func() {
 		for _, s := range singletons {
@@ -219,9 +220,9 @@ func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 	})()
 	logged := false
 	for soft.Err() == nil {
-		err := p.cfg.Lease(asking, func(held context.Context) error {
+		err := p.cfg.Lease(requestCtx, func(leaseCtx context.Context) error {
 			logged = false
-			loops(singletons, soft, held, time.Time{})
+			loops(singletons, soft, leaseCtx, time.Time{})
 			return nil
 		})
 		if soft.Err() != nil {
@@ -230,23 +231,23 @@ func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 		if err == nil {
 			continue // the lease was lost; request it again
 		}
-		away := errors.Is(err, ErrLeaseAway)
+		unavailable := errors.Is(err, ErrLeaseUnavailable)
 		if !logged && !errors.Is(err, context.Canceled) { // a draining node cannot get the lease, which is no fault
 			logged = true
 			running := 0
-			if away {
-				running = len(unguarded)
+			if unavailable {
+				running = len(withoutLease)
 			}
 			p.cfg.Log.LogAttrs(soft, slog.LevelWarn, "worker: no lease for singleton jobs", slog.Int("jobs", len(singletons)),
-				slog.Int("that_run_without", running), slog.Any("err", err))
+				slog.Int("running_without_lease", running), slog.Any("err", err))
 		}
-		again := time.Now().Add(leaseRetry)
-		if away {
-			loops(unguarded, soft, hard, again)
+		retryAt := time.Now().Add(leaseRetry)
+		if unavailable {
+			loops(withoutLease, soft, hard, retryAt)
 		}
 		select {
 		case <-soft.Done():
-		case <-time.After(time.Until(again)):
+		case <-time.After(time.Until(retryAt)):
 		}
 	}
 }
@@ -273,7 +274,7 @@ func (s *schedule) run(soft, hard context.Context) {
 	ctx, cancel := context.WithTimeout(hard, s.job.Timeout)
 	defer cancel()
 	start := time.Now()
-	err := safely(ctx, s.job.Run)
+	err := recoverPanic(ctx, s.job.Run)
 	now := time.Now()
 	s.runs.WithLabelValues(s.job.Name).Inc()
 	s.seconds.WithLabelValues(s.job.Name).Observe(now.Sub(start).Seconds())
@@ -293,11 +294,11 @@ func (s *schedule) run(soft, hard context.Context) {
 		// This is not a failure of the job. The next holder of the lease runs it; this node runs it as soon as it holds
 		// the lease again.
 		s.next = now
-		why := "worker: run canceled because the lease was lost"
+		message := "worker: run canceled because the lease was lost"
 		if soft.Err() != nil {
-			why = "worker: run canceled because the process stops"
+			message = "worker: run canceled because the process stops"
 		}
-		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, why, slog.String("job", s.job.Name), slog.Any("err", err))
+		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, message, slog.String("job", s.job.Name), slog.Any("err", err))
 		return
 	}
 	s.failures++
@@ -309,14 +310,14 @@ func (s *schedule) run(soft, hard context.Context) {
 	wait += jitter(wait / 5)
 	s.next = now.Add(wait)
 	_, panicked := errors.AsType[panicError](err)
-	if failing, silent, due := s.outage.failed(s.job.Name, now, panicked); due {
-		s.cfg.Log.LogAttrs(soft, slog.LevelError, "job failed", slog.String("job", s.job.Name), slog.Int("failures", s.failures),
-			slog.Duration("again_in", wait), slog.String("failing", failing), slog.Int("failures_not_logged", silent), slog.Any("err", err))
+	if failing, silent, shouldLog := s.outage.failed(s.job.Name, now, panicked); shouldLog {
+		s.cfg.Log.LogAttrs(soft, slog.LevelError, "worker: job failed", slog.String("job", s.job.Name), slog.Int("failures", s.failures),
+			slog.Duration("retry_in", wait), slog.String("failing", failing), slog.Int("failures_not_logged", silent), slog.Any("err", err))
 	}
 }
 
-// safely converts a panic of run into an error with the stack.
-func safely(ctx context.Context, run func(context.Context) error) (err error) {
+// recoverPanic calls run, and converts a panic into an error with the stack.
+func recoverPanic(ctx context.Context, run func(context.Context) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicError{v, debug.Stack()}

@@ -248,7 +248,7 @@ type leases struct {
 func (l *leases) run(ctx context.Context, fn func(ctx context.Context) error) error {
 	for {
 		if l.away.Load() {
-			return worker.ErrLeaseAway
+			return worker.ErrLeaseUnavailable
 		}
 		if l.held.TryLock() {
 			break
@@ -363,7 +363,7 @@ func TestSingleton_WithoutLeasesOnlySafeJobsRun(t *testing.T) {
 		}
 		stop := running(t, worker.PoolConfig{Lease: func(ctx context.Context, fn func(context.Context) error) error {
 			if lease.away.Load() {
-				return worker.ErrLeaseAway
+				return worker.ErrLeaseUnavailable
 			}
 			return fn(ctx)
 		}, Log: slog.New(slog.NewTextHandler(&log, nil))},
@@ -381,7 +381,7 @@ func TestSingleton_WithoutLeasesOnlySafeJobsRun(t *testing.T) {
 		if u := unsafe.Load(); u < 9 {
 			t.Errorf("%d unsafe runs after leases came back, want about ten", u)
 		}
-		if got := strings.Count(log.String(), "no lease"); got != 1 || !strings.Contains(log.String(), "jobs=2 that_run_without=1") {
+		if got := strings.Count(log.String(), "no lease"); got != 1 || !strings.Contains(log.String(), "jobs=2 running_without_lease=1") {
 			t.Errorf("%d lines about it, want one:\n%s", got, &log)
 		}
 	})

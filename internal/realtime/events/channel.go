@@ -65,7 +65,7 @@ func (l lock) Unlock() { <-l }
 // It returns the channel's position: l does not get the events up to it. While Redis is unavailable, the Position is
 // zero and l gets the events of this node; its Lost is called when Redis is back.
 func (b *Bus) Listen(ctx context.Context, name string, l *Listener) (at Position, leave func()) {
-	c := b.enter(name)
+	c := b.acquire(name)
 	c.registering.Lock()
 	defer c.registering.Unlock()
 	c.mu.Lock() // arriving events wait until the position is known
@@ -81,8 +81,8 @@ func (b *Bus) Listen(ctx context.Context, name string, l *Listener) (at Position
 	return c.at, sync.OnceFunc(func() { b.leave(context.WithoutCancel(ctx), c, l) })
 }
 
-// enter returns the channel of that name, with one more use.
-func (b *Bus) enter(name string) *channel {
+// acquire returns the channel with a name, and adds one use.
+func (b *Bus) acquire(name string) *channel {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.channels[name]
@@ -110,9 +110,8 @@ func (b *Bus) leave(ctx context.Context, c *channel, l *Listener) {
 	nodes, meta, _ := keysOf(c.name)
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
-	if leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, millis(resumeFor)).Err != nil {
-		// The node may stay in the list until another listener comes, or a late command may remove it after a new
-		// listener came here.
+	if leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, millis(resumeTTL)).Err != nil {
+		// The node may stay in the list until another listener is added. A late command may remove it after that.
 		b.TakenForDead()
 	}
 	c.mu.Lock() // a new listener may be waiting for registering
@@ -143,13 +142,13 @@ func (b *Bus) channelNames() []string {
 func (b *Bus) register(ctx context.Context, name string) (Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
-	at, _, err := registered(b.db.Do(ctx, b.listenCmd(name, b.alive(ctx))))
+	at, _, err := registered(b.db.Do(ctx, b.listenCmd(name, b.liveNodes(ctx))))
 	return at, err
 }
 
 func (b *Bus) listenCmd(name, live string) keyspace.Cmd {
 	nodes, meta, _ := keysOf(name)
-	return listenScript.Cmd([]keyspace.Key{nodes, meta}, b.node, millis(listenLife), newEpoch(), live)
+	return listenScript.Cmd([]keyspace.Key{nodes, meta}, b.node, millis(listenTTL), newEpoch(), live)
 }
 
 // registered parses the reply to [Bus.listenCmd]: the channel's position, and whether this node was already
@@ -165,8 +164,8 @@ func registered(r keyspace.Reply) (at Position, listed bool, err error) {
 	return at, n == 1, err
 }
 
-// alive returns the live nodes, separated by spaces, or "" if they are unknown.
-func (b *Bus) alive(ctx context.Context) string {
+// liveNodes returns the live nodes, separated by spaces, or "" if they are unknown.
+func (b *Bus) liveNodes(ctx context.Context) string {
 	if b.live == nil {
 		return ""
 	}
@@ -202,8 +201,8 @@ func newEpoch() string { return strconv.FormatUint(rand.Uint64()>>12|1, 36) }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Kept is an event in a channel's stream.
-type Kept struct {
+// StoredEvent is an event in a channel's stream.
+type StoredEvent struct {
 	Event
 	Offset uint64
 }
@@ -211,7 +210,7 @@ type Kept struct {
 // History returns at most limit events of a channel after an offset, oldest first, and the channel's position. They
 // are complete if the first offset is after+1; otherwise older events have expired. The Position is zero if the
 // channel has no listener on any node.
-func (b *Bus) History(ctx context.Context, name string, after uint64, limit int) ([]Kept, Position, error) {
+func (b *Bus) History(ctx context.Context, name string, after uint64, limit int) ([]StoredEvent, Position, error) {
 	_, meta, stream := keysOf(name)
 	reply := historyScript.Run(ctx, b.db, []keyspace.Key{meta, stream}, strconv.FormatUint(after, 10), strconv.Itoa(limit))
 	if reply.Nil() {
@@ -221,7 +220,7 @@ func (b *Bus) History(ctx context.Context, name string, after uint64, limit int)
 	if err != nil {
 		return nil, Position{}, err
 	}
-	var kept []Kept
+	var stored []StoredEvent
 	for list := reply.List[2:]; len(list) >= 2; list = list[2:] {
 		id, _, _ := strings.Cut(list[0].Str, "-")
 		offset, err := strconv.ParseUint(id, 10, 64)
@@ -233,9 +232,9 @@ func (b *Bus) History(ctx context.Context, name string, after uint64, limit int)
 			return nil, at, err
 		}
 		e.On = name
-		kept = append(kept, Kept{e, offset})
+		stored = append(stored, StoredEvent{e, offset})
 	}
-	return kept, at, nil
+	return stored, at, nil
 }
 
 // handle delivers an event to the channel's listeners. If offsets before it are missing, it reads them from the
@@ -265,15 +264,15 @@ func (b *Bus) handle(ctx context.Context, c *channel, e Event, p Position) {
 	}
 }
 
-// fill delivers the events of the stream after the newest delivered event. The caller holds c.mu.
+// fill delivers the events of the stream after the newest delivered event. The caller has locked c.mu.
 func (b *Bus) fill(ctx context.Context, c *channel) {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
-	kept, at, err := b.History(ctx, c.name, c.at.Offset, streamLength)
+	stored, at, err := b.History(ctx, c.name, c.at.Offset, streamLength)
 	if err != nil || at.Epoch != c.at.Epoch {
 		return
 	}
-	for _, k := range kept {
+	for _, k := range stored {
 		if k.Offset != c.at.Offset+1 {
 			return
 		}
@@ -285,7 +284,7 @@ func (b *Bus) fill(ctx context.Context, c *channel) {
 	}
 }
 
-// notifyLost notifies all listeners that they may have missed events. The caller holds c.mu.
+// notifyLost notifies all listeners that they may have missed events. The caller has locked c.mu.
 func (b *Bus) notifyLost(c *channel) {
 	b.stats.lost.Add(1)
 	for l := range c.listeners {

@@ -8,9 +8,9 @@
 // For each channel, Redis stores which nodes have subscribers (gateway:nodes), the channel's position (gateway:meta:
 // an epoch, and the offset of the newest event) and its latest 200 events for five minutes (gateway:stream). A node's
 // sender takes all queued events. One round trip finds which of their channels have subscribers. A second one gives
-// these events their offsets. A third one delivers them to the nodes concerned: a node subscribes in Redis to one
-// channel, its own (gateway:node), however many channels its subscribers use. So an event of an offline user costs a
-// part of an MGET, and a subscription costs one script and no Redis subscription.
+// these events their offsets. A third one delivers them to the nodes concerned. Each node has one Redis subscription, to
+// its own channel (gateway:node), for any number of channels of its subscribers. An event of an offline user therefore
+// costs only a part of an MGET, and a subscription costs one script and no Redis subscription.
 //
 // # Guarantees
 //

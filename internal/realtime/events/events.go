@@ -54,11 +54,11 @@ func New(typ, user string, at time.Time, data json.RawMessage) Event {
 // Encode returns data, a wire type, as the JSON of an event's data. It logs an error, because data without JSON is a
 // fault of the program; then ok is false.
 func Encode(log *slog.Logger, typ string, data any) (_ json.RawMessage, ok bool) {
-	text, err := json.Marshal(data)
+	document, err := json.Marshal(data)
 	if err != nil {
 		log.Error("events: event not encoded", "type", typ, "err", err)
 	}
-	return text, err == nil
+	return document, err == nil
 }
 
 // channel returns the channel of e.
@@ -95,8 +95,8 @@ type Position struct {
 const (
 	queueSize = 1024 // largest number of queued batches
 
-	// crowded is the number of queued events that makes the bus drop fleeting ones; it leaves room for others.
-	crowded = queueSize / 2
+	// dropFleetingAt is the number of queued events at which the bus drops fleeting ones, to leave room for others.
+	dropFleetingAt = queueSize / 2
 )
 
 // Bus delivers events to listeners on this node and on all others.
@@ -113,7 +113,7 @@ type Bus struct {
 	paced  chan []Event
 	checks chan struct{} // requests a check of all positions
 	stale  atomic.Bool   // the next check begins new epochs
-	gap    atomic.Bool   // the next check follows a time in which events to this node may have been lost
+	gap    atomic.Bool   // events to this node may have been lost before the next check
 	dead   chan struct{} // other nodes may have treated this node as dead
 	era    uint64        // era of nodes at the last check; used by resync only
 
@@ -174,7 +174,7 @@ func (b *Bus) Publish(batch []Event) {
 	if len(batch) == 0 {
 		return
 	}
-	if b.queued.Load() >= crowded && !slices.ContainsFunc(batch, Event.needsResync) {
+	if b.queued.Load() >= dropFleetingAt && !slices.ContainsFunc(batch, Event.needsResync) {
 		return
 	}
 	select {

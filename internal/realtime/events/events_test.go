@@ -206,7 +206,7 @@ func TestHistory_ReturnsMissedEventsOrAnotherEpoch(t *testing.T) {
 		fleeting := tick("ann", 99)
 		fleeting.Fleeting = true
 		b.Publish([]Event{tick("ann", 2), fleeting, tick("ann", 3)})
-		time.Sleep(resumeFor - time.Second)
+		time.Sleep(resumeTTL - time.Second)
 		again := b.ear(t, "ann")
 		kept, at, err := b.History(t.Context(), "ann", 1, 10)
 		if err != nil || len(kept) != 2 || string(kept[0].Data) != "2" || kept[1].Offset != 3 || at != again.begin || at.Epoch != first.begin.Epoch || at.Offset != 3 {
@@ -215,7 +215,7 @@ func TestHistory_ReturnsMissedEventsOrAnotherEpoch(t *testing.T) {
 		again.leave()
 		nodes, meta, _ := keysOf("ann")
 		for _, key := range []keyspace.Key{nodes, meta} {
-			if left, err := b.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: key}).Int(); left <= 0 || left > resumeFor.Milliseconds() || err != nil {
+			if left, err := b.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: key}).Int(); left <= 0 || left > resumeTTL.Milliseconds() || err != nil {
 				t.Errorf("%s lives for %d ms after the last listener: %v", key, left, err)
 			}
 		}
@@ -302,7 +302,7 @@ func TestListen_SurvivesALateLeave(t *testing.T) {
 		bubble.Sleep(time.Second)
 		ann := a.ear(t, "ann")
 		nodes, meta, _ := keysOf("ann")
-		if err := leaveScript.Run(t.Context(), b.db, []keyspace.Key{nodes, meta}, "a", millis(resumeFor)).Err; err != nil {
+		if err := leaveScript.Run(t.Context(), b.db, []keyspace.Key{nodes, meta}, "a", millis(resumeTTL)).Err; err != nil {
 			t.Fatal(err)
 		}
 		bubble.Sleep(lateChecks[0])
@@ -475,12 +475,12 @@ func TestSetBehind_DelaysTheNewEpoch(t *testing.T) {
 	})
 }
 
-func TestDeliver_UnsentLetterBeginsNewEpochs(t *testing.T) {
+func TestDeliver_UnsentMessageBeginsNewEpochs(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
-		ann, e, mail := b.ear(t, "ann"), tick("ann", 1), post{}
+		ann, e, mail := b.ear(t, "ann"), tick("ann", 1), outgoing{}
 		mail.add("b", &e, Position{ann.begin.Epoch, 1})
 		wire.Refuse()
 		a.deliver(t.Context(), mail)
@@ -542,7 +542,7 @@ func TestFleeting_UnsentEventIsDropped(t *testing.T) {
 		wire.Heal()
 		bob.wants(t, want...)
 
-		e, mail := typing("ann"), post{}
+		e, mail := typing("ann"), outgoing{}
 		mail.add("b", &e, Position{})
 		wire.Refuse()
 		a.deliver(t.Context(), mail)
@@ -655,8 +655,8 @@ func TestListen_WithoutRedisBeginsWithTheFirstEvent(t *testing.T) {
 	})
 }
 
-// A letter of another version, or a damaged one, does not stop later letters.
-func TestReceive_MalformedLetterStopsNoOther(t *testing.T) {
+// A message of another version, or a damaged one, does not stop later messages.
+func TestReceive_MalformedMessageStopsNoOther(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		var records logtest.Buffer
 		b := NewBus(redistest.InMemory(t).Open(t), "b", records.Logger()) // not running
@@ -664,14 +664,14 @@ func TestReceive_MalformedLetterStopsNoOther(t *testing.T) {
 		item := func(channel, event string) string {
 			return fmt.Sprintf(`{"c":%q,"e":%q,"o":1,"v":%s}`, channel, ann.begin.Epoch, event)
 		}
-		for _, letter := range []string{
+		for _, message := range []string{
 			"no JSON", "[" + item("ann", `"no event"`) + "]", "[" + item("ann", `{"user":7}`) + "," + item("nobody", `{}`) + "," + item("ann", string(e.appendJSON(nil))) + "]",
 		} {
-			b.open(t.Context(), letter)
+			b.deliverMessage(t.Context(), message)
 		}
 		ann.wants(t, "3")
 		if n := records.Count("not decoded"); n != 3 {
-			t.Errorf("%d of 3 malformed letters are in the log:\n%s", n, records.String())
+			t.Errorf("%d of 3 malformed messages are in the log:\n%s", n, records.String())
 		}
 	})
 }

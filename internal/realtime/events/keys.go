@@ -25,21 +25,21 @@ var (
 
 const (
 	// listenLife is the TTL of a subscription, which is renewed every renewEvery.
-	listenLife   = 25 * time.Hour
-	renewEvery   = 8 * time.Hour
-	resumeFor    = 5 * time.Minute // after the last listener has left, or after an event
-	streamLength = 200             // events of one channel
-	eventBytes   = 64 << 10        // largest size of one event, in bytes
+	listenTTL     = 25 * time.Hour
+	renewInterval = 8 * time.Hour
+	resumeTTL     = 5 * time.Minute // after the last listener has left, or after an event
+	streamLength  = 200             // events of one channel
+	eventBytes    = 64 << 10        // largest size of one event, in bytes
 )
 
 // The keys of one channel share a slot.
 var (
 	nodesKeys = keyspace.Def1[keyspace.Text](Keys, "gateway:nodes:{{channel}}", keyspace.BytesOf("nodes, with spaces between them"),
-		keyspace.UpTo(listenLife), keyspace.Doc{Purpose: "nodes with subscribers to a channel; empty while a client may resume", Together: "channel"})
+		keyspace.UpTo(listenTTL), keyspace.Doc{Purpose: "nodes with subscribers to a channel; empty while a client may resume", Together: "channel"})
 	metaKeys = keyspace.Def1[keyspace.Text](Keys, "gateway:meta:{{channel}}", keyspace.HashOf("e: epoch; o: offset of the newest event"),
-		keyspace.UpTo(listenLife), keyspace.Doc{Purpose: "position of a channel: epoch and newest offset", Together: "channel"})
+		keyspace.UpTo(listenTTL), keyspace.Doc{Purpose: "position of a channel: epoch and newest offset", Together: "channel"})
 	streamKeys = keyspace.Def1[keyspace.Text](Keys, "gateway:stream:{{channel}}", keyspace.StreamOf("d: event as JSON; the id begins with its offset"),
-		keyspace.Expire(resumeFor), keyspace.Doc{Purpose: "the latest 200 events of a channel, for resuming clients", MaxBytes: streamLength * eventBytes, Together: "channel"})
+		keyspace.Expire(resumeTTL), keyspace.Doc{Purpose: "the latest 200 events of a channel, for resuming clients", MaxBytes: streamLength * eventBytes, Together: "channel"})
 
 	nodeChannels = keyspace.DefChannel1[keyspace.Text](Keys, "gateway:node:{node}", keyspace.RawMessages("JSON list of channel, epoch, offset and event"),
 		keyspace.Doc{Purpose: "events of the channels with subscribers on a node", MaxBytes: 16 << 20})

@@ -23,8 +23,8 @@ const (
 // about ten seconds.
 var lateChecks = [...]time.Duration{checkTimeout + 2*time.Second, time.Minute}
 
-// letterItem is one event of a letter. Without V it means that the channel has begun a new epoch.
-type letterItem struct {
+// messageItem is one event of a message between nodes. Without V, it means that the channel has begun a new epoch.
+type messageItem struct {
 	C string
 	E string
 	O uint64
@@ -37,19 +37,19 @@ func decode(text string) (e Event, err error) {
 	return e, err
 }
 
-// receive delivers the letters of other nodes until ctx ends.
+// receive delivers the messages of other nodes until ctx ends.
 func (b *Bus) receive(ctx context.Context) {
 	_ = b.db.Subscribe(ctx, nodeChannels.At(keyspace.Text{S: b.node}), redis.Handler{ // it ends with ctx or the DB
 		Subscribed: b.checkAfterGap,
-		Message:    func(text string) { b.open(ctx, text) },
+		Message:    func(text string) { b.deliverMessage(ctx, text) },
 	})
 }
 
-// open delivers the events of a letter.
-func (b *Bus) open(ctx context.Context, text string) {
-	var items []letterItem
+// deliverMessage delivers the events of another node's message.
+func (b *Bus) deliverMessage(ctx context.Context, text string) {
+	var items []messageItem
 	if err := json.Unmarshal([]byte(text), &items); err != nil {
-		b.log.Error("events: letter of another node not decoded", "err", err)
+		b.log.Error("events: message of another node not decoded", "err", err)
 		return
 	}
 	names := make([]string, len(items))
@@ -110,7 +110,7 @@ func (b *Bus) resetAll() {
 // resync renews this node's subscriptions in Redis, finds missed events, and begins new epochs of channels with lost
 // events, until ctx ends.
 func (b *Bus) resync(ctx context.Context) {
-	renew, retry := time.NewTicker(renewEvery), time.NewTicker(retryInterval)
+	renew, retry := time.NewTicker(renewInterval), time.NewTicker(retryInterval)
 	defer renew.Stop()
 	defer retry.Stop()
 	wanted := false
@@ -136,14 +136,14 @@ func (b *Bus) resync(ctx context.Context) {
 	}
 }
 
-// checkAll compares the positions in Redis with the delivered events; it reports whether Redis replied.
+// checkAll compares the positions in Redis with the delivered events. It reports whether Redis replied.
 func (b *Bus) checkAll(ctx context.Context) bool {
 	era, stale, gap := b.nodes.Era(), b.stale.Swap(false), b.gap.Swap(false)
 	// In another era data of Redis may be lost, and offsets may repeat.
-	fresh := stale || b.era != 0 && b.era != era
+	newEpochs := stale || b.era != 0 && b.era != era
 	for names := range slices.Chunk(b.channelNames(), pageSize) {
-		if !b.checkPage(ctx, names, fresh, gap) {
-			b.stale.Store(fresh)
+		if !b.checkPage(ctx, names, newEpochs, gap) {
+			b.stale.Store(newEpochs)
 			if gap {
 				b.gap.Store(true)
 			}
@@ -154,13 +154,13 @@ func (b *Bus) checkAll(ctx context.Context) bool {
 	return true
 }
 
-func (b *Bus) checkPage(ctx context.Context, names []string, fresh, gap bool) bool {
+func (b *Bus) checkPage(ctx context.Context, names []string, newEpochs, gap bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if fresh && !b.resetSome(ctx, names, true) {
+	if newEpochs && !b.resetChannels(ctx, names, true) {
 		return false
 	}
-	live := b.alive(ctx)
+	live := b.liveNodes(ctx)
 	cmds := make([]keyspace.Cmd, len(names))
 	for i, name := range names {
 		cmds[i] = b.listenCmd(name, live)
@@ -226,16 +226,16 @@ func (b *Bus) resetUnsent(ctx context.Context) {
 	}
 }
 
-// resetListened begins new epochs of those channels that have subscribers.
+// resetListened begins new epochs of the channels that have subscribers.
 func (b *Bus) resetListened(ctx context.Context, names []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	silent, err := b.silent(ctx, names)
+	silent, err := b.silentChannels(ctx, names)
 	if err != nil {
 		return false
 	}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return silent[name] })
-	return len(names) == 0 || b.resetSome(ctx, names, false)
+	return len(names) == 0 || b.resetChannels(ctx, names, false)
 }
 
 // restoreMore restores the flag that there are channels beyond maxUnsent.
@@ -245,9 +245,9 @@ func (u *unsent) restoreMore() {
 	u.more = true
 }
 
-// resetSome begins new epochs and notifies all nodes with subscribers. With known it does so only for channels whose
-// epoch is still the one that this node has, because another node may have reset them first.
-func (b *Bus) resetSome(ctx context.Context, names []string, known bool) bool {
+// resetChannels begins new epochs and notifies all nodes with subscribers. If known is set, it skips channels with
+// another epoch than on this node, because another node has already reset them.
+func (b *Bus) resetChannels(ctx context.Context, names []string, known bool) bool {
 	cmds, epochs := make([]keyspace.Cmd, len(names)), make([]string, len(names))
 	for i, name := range names {
 		old := ""
@@ -260,7 +260,7 @@ func (b *Bus) resetSome(ctx context.Context, names []string, known bool) bool {
 		epochs[i] = newEpoch()
 		cmds[i] = resetScript.Cmd([]keyspace.Key{nodes, meta, stream}, epochs[i], old)
 	}
-	mail := post{}
+	messages := outgoing{}
 	for i, r := range b.db.DoMulti(ctx, cmds) {
 		nodes, ok, err := r.Text()
 		if err != nil {
@@ -271,12 +271,12 @@ func (b *Bus) resetSome(ctx context.Context, names []string, known bool) bool {
 		}
 		for node := range strings.FieldsSeq(nodes) {
 			if node != b.node {
-				mail.item(node, names[i], Position{epochs[i], 0}, true, func(b []byte) []byte { return b })
+				messages.addItem(node, names[i], Position{epochs[i], 0}, true, func(b []byte) []byte { return b })
 			} else if c := b.listening(names[i]); c != nil {
 				b.begin(c, Position{epochs[i], 0})
 			}
 		}
 	}
-	b.deliver(ctx, mail)
+	b.deliver(ctx, messages)
 	return true
 }

@@ -76,7 +76,7 @@ func (b *Bus) gather(batch []Event) []Event {
 func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	silent, err := b.silentOf(ctx, batch)
+	silent, err := b.findSilent(ctx, batch)
 	if err != nil {
 		b.log.Debug("events: subscribers not read", "err", err) // each event checks its channel itself
 	}
@@ -95,13 +95,13 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 	}
 	replies := b.db.DoMulti(ctx, cmds)
 	b.ahead(names)
-	mail := post{}
+	messages := outgoing{}
 	for i, r := range replies {
 		e := events[i]
 		switch {
 		case e == nil || r.Nil():
 		case r.Err != nil:
-			b.deliverHere(ctx, *e, Position{})
+			b.deliverLocal(ctx, *e, Position{})
 			b.stats.local.Add(1)
 			if e.needsResync() {
 				b.unsent.add(e.channel())
@@ -115,19 +115,19 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 			b.stats.sent.Add(1)
 			for node := range strings.FieldsSeq(nodes) {
 				if node == b.node {
-					b.deliverHere(ctx, *e, at)
+					b.deliverLocal(ctx, *e, at)
 				} else {
-					mail.add(node, e, at)
+					messages.add(node, e, at)
 				}
 			}
 		}
 	}
-	b.deliver(ctx, mail)
+	b.deliver(ctx, messages)
 }
 
 // silentOf returns the channels of a batch without subscribers and without clients that may resume. It returns nil if
 // the check is not worth its cost.
-func (b *Bus) silentOf(ctx context.Context, batch []Event) (map[string]bool, error) {
+func (b *Bus) findSilent(ctx context.Context, batch []Event) (map[string]bool, error) {
 	names := make([]string, 0, len(batch))
 	for i := range batch {
 		if name := batch[i].channel(); name != "" {
@@ -138,11 +138,11 @@ func (b *Bus) silentOf(ctx context.Context, batch []Event) (map[string]bool, err
 	if names = slices.Compact(names); len(names) == 0 || len(names) < probeThreshold && b.db.Mode() != "embedded" { // embedded scripts are slow
 		return nil, nil
 	}
-	return b.silent(ctx, names)
+	return b.silentChannels(ctx, names)
 }
 
 // silent reports for each channel whether it has no subscribers and no clients that may resume.
-func (b *Bus) silent(ctx context.Context, names []string) (map[string]bool, error) {
+func (b *Bus) silentChannels(ctx context.Context, names []string) (map[string]bool, error) {
 	keys := make([]keyspace.Key, len(names))
 	for i, name := range names {
 		keys[i], _, _ = keysOf(name)
@@ -159,11 +159,11 @@ func (b *Bus) silent(ctx context.Context, names []string) (map[string]bool, erro
 
 func publishCmd(e *Event) keyspace.Cmd {
 	nodes, meta, stream := keysOf(e.channel())
-	keep := streamLength
+	length := streamLength
 	if e.Fleeting {
-		keep = 0
+		length = 0
 	}
-	return publishScript.Cmd([]keyspace.Key{nodes, meta, stream}, string(e.appendJSON(nil)), strconv.Itoa(keep), millis(resumeFor), newEpoch(), millis(listenLife))
+	return publishScript.Cmd([]keyspace.Key{nodes, meta, stream}, string(e.appendJSON(nil)), strconv.Itoa(length), millis(resumeTTL), newEpoch(), millis(listenTTL))
 }
 
 // published parses publish.lua's reply.
@@ -179,57 +179,57 @@ func published(r keyspace.Reply) (nodes string, at Position, err error) {
 }
 
 // deliverHere delivers an event to the listeners of this node.
-func (b *Bus) deliverHere(ctx context.Context, e Event, at Position) {
+func (b *Bus) deliverLocal(ctx context.Context, e Event, at Position) {
 	if c := b.listening(e.channel()); c != nil {
 		b.handle(ctx, c, e, at)
 	}
 }
 
-// post holds the letters to other nodes, by node.
-type post map[string]*letter
+// outgoing has the messages to other nodes, by node.
+type outgoing map[string]*nodeMessage
 
-// letter is the message to one node.
-type letter struct {
-	text     []byte   // see letterItem
-	channels []string // channels whose listeners must load the state if the letter cannot be sent
+// nodeMessage is the message to one node.
+type nodeMessage struct {
+	text     []byte   // a list of [messageItem]
+	channels []string // channels whose listeners must load the state if the message cannot be sent
 }
 
-// add adds an event to the letter to node. The channel is the only text of an item that may need escaping.
-func (p post) add(node string, e *Event, at Position) {
-	p.item(node, e.channel(), at, e.needsResync(), func(b []byte) []byte { return e.appendJSON(append(b, `,"v":`...)) })
+// add adds an event to the message to node. The channel is the only text of an item that may need escaping.
+func (p outgoing) add(node string, e *Event, at Position) {
+	p.addItem(node, e.channel(), at, e.needsResync(), func(b []byte) []byte { return e.appendJSON(append(b, `,"v":`...)) })
 }
 
-func (p post) item(node, channel string, at Position, lasts bool, event func([]byte) []byte) {
-	l := p[node]
-	if l == nil {
-		l = &letter{text: []byte{'['}}
-		p[node] = l
+func (p outgoing) addItem(node, channel string, at Position, needsResync bool, event func([]byte) []byte) {
+	m := p[node]
+	if m == nil {
+		m = &nodeMessage{text: []byte{'['}}
+		p[node] = m
 	} else {
-		l.text = append(l.text, ',')
+		m.text = append(m.text, ',')
 	}
-	if lasts {
-		l.channels = append(l.channels, channel)
+	if needsResync {
+		m.channels = append(m.channels, channel)
 	}
-	l.text = strconv.AppendQuote(append(l.text, `{"c":`...), channel)
-	l.text = append(l.text, `,"e":"`+at.Epoch+`","o":`...)
-	l.text = strconv.AppendUint(l.text, at.Offset, 10)
-	l.text = append(event(l.text), '}')
+	m.text = strconv.AppendQuote(append(m.text, `{"c":`...), channel)
+	m.text = append(m.text, `,"e":"`+at.Epoch+`","o":`...)
+	m.text = strconv.AppendUint(m.text, at.Offset, 10)
+	m.text = append(event(m.text), '}')
 }
 
-// deliver sends letters. If a letter cannot be sent, its events are only in the streams, which no node reads until
-// the channel begins a new epoch.
-func (b *Bus) deliver(ctx context.Context, p post) {
+// deliver sends messages to other nodes. If a message cannot be sent, its events are only in the streams. No node reads
+// them until the channel begins a new epoch.
+func (b *Bus) deliver(ctx context.Context, p outgoing) {
 	if len(p) == 0 {
 		return
 	}
-	cmds, letters := make([]keyspace.Cmd, 0, len(p)), make([]*letter, 0, len(p))
-	for node, l := range p {
-		cmds = append(cmds, b.db.PublishCmd(nodeChannels.At(keyspace.Text{S: node}), string(append(l.text, ']'))))
-		letters = append(letters, l)
+	cmds, messages := make([]keyspace.Cmd, 0, len(p)), make([]*nodeMessage, 0, len(p))
+	for node, m := range p {
+		cmds = append(cmds, b.db.PublishCmd(nodeChannels.At(keyspace.Text{S: node}), string(append(m.text, ']'))))
+		messages = append(messages, m)
 	}
 	for i, r := range b.db.DoMulti(ctx, cmds) {
 		if r.Err != nil {
-			for _, name := range letters[i].channels {
+			for _, name := range messages[i].channels {
 				b.unsent.add(name)
 			}
 		}

@@ -97,9 +97,11 @@ func position(at events.Position) centrifuge.StreamPosition {
 	return centrifuge.StreamPosition{Epoch: at.Epoch, Offset: at.Offset}
 }
 
-// unknown returns the position of a channel whose position in Redis is unknown. It has a new epoch, because the
-// library lets a client resume from an empty one wherever the offsets are equal, as at the beginning of every epoch.
-func unknown() centrifuge.StreamPosition { return centrifuge.StreamPosition{Epoch: rand.Text()} }
+// unknownPosition returns a position for a channel if Redis is unavailable or does not have it. It has a new epoch. From
+// an empty epoch, the library would let a client resume if the offsets are equal, as at the beginning of every epoch.
+func unknownPosition() centrifuge.StreamPosition {
+	return centrifuge.StreamPosition{Epoch: rand.Text()}
+}
 
 // History implements centrifuge.Broker. While Redis is unavailable the position is unknown, and no client can resume.
 func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centrifuge.Publication, centrifuge.StreamPosition, error) {
@@ -116,18 +118,18 @@ func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centri
 	}
 	ctx, cancel := b.context()
 	defer cancel()
-	kept, at, err := b.bus.History(ctx, name, after, limit)
+	stored, at, err := b.bus.History(ctx, name, after, limit)
 	if err != nil || at == (events.Position{}) {
-		return nil, unknown(), nil //nolint:nilerr // a resuming client loads the state
+		return nil, unknownPosition(), nil //nolint:nilerr // a resuming client loads the state
 	}
 	if opts.Filter.Since != nil && opts.Filter.Since.Epoch != at.Epoch {
-		kept = nil
+		stored = nil
 	}
-	out := make([]*centrifuge.Publication, len(kept))
-	for i := range kept {
-		out[i] = publication(&kept[i].Event, kept[i].Offset)
+	publications := make([]*centrifuge.Publication, len(stored))
+	for i := range stored {
+		publications[i] = publication(&stored[i].Event, stored[i].Offset)
 	}
-	return out, position(at), nil
+	return publications, position(at), nil
 }
 
 var errNotOurs = errors.New("gateway: events are published by package events")

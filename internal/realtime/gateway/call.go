@@ -34,19 +34,19 @@ func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RP
 		defer c.end()
 		got := g.cfg.API.Invoke(c.client.Context(), in)
 		g.metrics.calls.WithLabelValues(strconv.Itoa(got.Status)).Inc()
-		reply(answer(got))
+		reply(rpcReply(got))
 	})
 }
 
-// maxMethod is the largest length of a method, well above that of operation ids.
-const maxMethod = 64
+// maxMethodLength is the largest length of a method. All operation ids are much shorter.
+const maxMethodLength = 64
 
 // errCall refuses data that is not an [api.SocketCall].
 var errCall = &centrifuge.Error{Code: http.StatusBadRequest, Message: "request.malformed: Send one JSON object with any of path, query, body and key."}
 
 // parseCall parses the data of an RPC.
 func parseCall(method string, data []byte) (in web.Invocation, err error) {
-	if len(method) > maxMethod {
+	if len(method) > maxMethodLength {
 		return in, centrifuge.ErrorMethodNotFound
 	}
 	in.Op = method
@@ -67,7 +67,7 @@ func parseCall(method string, data []byte) (in web.Invocation, err error) {
 	if _, err := d.Token(); err != io.EOF { // More would ignore a surplus bracket
 		return in, errCall
 	}
-	in.Path, in.Query, in.Key = texts(call.Path), texts(call.Query), call.Key
+	in.Path, in.Query, in.Key = textValues(call.Path), textValues(call.Query), call.Key
 	if string(call.Body) != "null" {
 		in.Body = call.Body
 	}
@@ -110,22 +110,22 @@ func (l *listed) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func texts[S ~string](m map[string]S) map[string]string {
+func textValues[S ~string](m map[string]S) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
-	out := make(map[string]string, len(m))
+	values := make(map[string]string, len(m))
 	for name, v := range m {
-		out[name] = string(v)
+		values[name] = string(v)
 	}
-	return out
+	return values
 }
 
 var noBody = []byte("{}")
 
-// answer returns the reply to a client: the response's body, or an error whose code is the HTTP status and whose
-// message begins with the code of the problem document.
-func answer(a web.Answer) (centrifuge.RPCReply, error) {
+// rpcReply returns the reply to a client: the body of the response, or an error. The error has the HTTP status as its
+// code, and its message begins with the code of the problem document.
+func rpcReply(a web.Answer) (centrifuge.RPCReply, error) {
 	if a.Status < http.StatusBadRequest {
 		if len(a.Body) == 0 {
 			a.Body = noBody

@@ -36,15 +36,15 @@ var sessionEnded = centrifuge.Disconnect{Code: api.SocketSessionEnded, Reason: "
 // notForCaller refuses a connection for good: sockets are for sessions of users, not for keys.
 var notForCaller = centrifuge.Disconnect{Code: api.SocketNotForCaller, Reason: "not for this kind of caller"}
 
-// errAway refuses a connection while its token cannot be checked.
-var errAway = &centrifuge.Error{Code: http.StatusServiceUnavailable, Message: "unavailable", Temporary: true}
+// errUnavailable refuses a connection while its token cannot be checked.
+var errUnavailable = &centrifuge.Error{Code: http.StatusServiceUnavailable, Message: "unavailable", Temporary: true}
 
 // connection is a socket of one device.
 type connection struct {
 	client          *centrifuge.Client
 	opened          *http.Request // with the needed fields only
 	caller          atomic.Pointer[Caller]
-	seen            atomic.Int64 // Unix ns of the last successful check of its session
+	lastCheck       atomic.Int64 // Unix ns of the last successful check of its session
 	ended           atomic.Bool
 	resyncScheduled atomic.Bool   // a resynchronisation is scheduled
 	calls           chan struct{} // its capacity is the largest number of concurrent calls and subscriptions
@@ -53,19 +53,20 @@ type connection struct {
 	notifyMu sync.Mutex               // orders the notifications of Channels
 }
 
-// subscription is one subscription of a connection to a channel; a later one to the same channel is another.
+// subscription is one subscription of a connection to a channel. A later subscription to the same channel is another
+// value.
 type subscription struct {
 	hidden          []string    // users whose events it does not get
 	resyncScheduled atomic.Bool // a new subscription is scheduled
 }
 
-// connections holds the sockets of this node.
+// connections has the sockets of this node.
 type connections struct {
 	mu                     sync.RWMutex
 	byUser                 map[string]map[string]*connection        // by user and client id
 	subscriptionsByChannel map[string]map[*connection]*subscription // by channel
 	subscriptions          atomic.Int64                             // number on all channels
-	ended                  atomic.Int32                             // number of ended ones that are still connected
+	ended                  atomic.Int32                             // number of connections with an ended session
 	losses                 atomic.Uint64                            // number of event losses
 }
 
@@ -92,8 +93,8 @@ func (cs *connections) remove(user, id string) {
 	}
 }
 
-// enter adds a subscription of a connection to a channel, without the events of the hidden users.
-func (cs *connections) enter(c *connection, channel string, hidden []string) *subscription {
+// addSubscription adds a subscription of a connection to a channel, without the events of hidden users.
+func (cs *connections) addSubscription(c *connection, channel string, hidden []string) *subscription {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.subscriptionsByChannel == nil {
@@ -113,8 +114,9 @@ func (cs *connections) enter(c *connection, channel string, hidden []string) *su
 	return s
 }
 
-// leave removes a connection from a channel, if it has that subscription (nil: any), and reports whether it did.
-func (cs *connections) leave(c *connection, channel string, s *subscription) bool {
+// removeSubscription removes the subscription s of a connection to a channel; nil means any. It reports whether the
+// connection had it.
+func (cs *connections) removeSubscription(c *connection, channel string, s *subscription) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if current := c.channels[channel]; current == nil || s != nil && s != current {
@@ -128,15 +130,15 @@ func (cs *connections) leave(c *connection, channel string, s *subscription) boo
 	return true
 }
 
-// has reports whether a connection has that subscription to a channel.
-func (cs *connections) has(c *connection, channel string, s *subscription) bool {
+// hasSubscription reports whether s is the connection's current subscription to a channel.
+func (cs *connections) hasSubscription(c *connection, channel string, s *subscription) bool {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return c.channels[channel] == s
 }
 
-// subscribed returns the subscriptions of a connection by channel.
-func (cs *connections) subscribed(c *connection) map[string]*subscription {
+// subscriptionsOf returns the subscriptions of a connection by channel.
+func (cs *connections) subscriptionsOf(c *connection) map[string]*subscription {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return maps.Clone(c.channels)
@@ -155,7 +157,7 @@ func (cs *connections) get(user, id string) *connection {
 	return cs.byUser[user][id]
 }
 
-func (cs *connections) of(user string) []*connection {
+func (cs *connections) ofUser(user string) []*connection {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	all := make([]*connection, 0, len(cs.byUser[user]))
@@ -168,9 +170,9 @@ func (cs *connections) of(user string) []*connection {
 // openedKey is the context key of the opening request.
 type openedKey struct{}
 
-// admit wraps a handler of the library. It counts the connections of a client network until they are closed. Of the
-// request it stores only the parts that calls need, because a connection may last for days, and the full request
-// refers to HTTP buffers.
+// admit wraps a handler of the library. It counts the connections of a client network until they are closed. It stores
+// only the parts of the request that calls need, because a connection may last for days, and the full request refers to
+// HTTP buffers.
 func (g *Gateway) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.refusing.Load() {
@@ -179,32 +181,32 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 			return
 		}
 		from := clientnet.From(r.Context())
-		if !g.from.enter(from, g.cfg.MaxFrom) {
+		if !g.from.acquire(from, g.cfg.MaxFrom) {
 			g.metrics.refused.WithLabelValues(refusedNetwork).Inc()
 			web.Refuse(r, ErrTooMany)
 			return
 		}
-		free, ok := g.cfg.API.AcquireConn()
+		release, ok := g.cfg.API.AcquireConn()
 		if !ok {
-			g.from.leave(from)
+			g.from.release(from)
 			g.metrics.refused.WithLabelValues(refusedFull).Inc()
 			web.Refuse(r, web.ErrNoPlace)
 			return
 		}
 		g.open.Add(1)
-		leave := sync.OnceFunc(func() { free(); g.from.leave(from); g.open.Add(-1) })
+		releaseAll := sync.OnceFunc(func() { release(); g.from.release(from); g.open.Add(-1) })
 		opened := web.Opening(r)
 		if r.ProtoMajor != 1 || r.Method != http.MethodGet { // the connection ends with the request
-			defer leave()
+			defer releaseAll()
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), openedKey{}, opened)))
 			return
 		}
 		// The library hijacks the connection and continues after the request has ended.
-		h := &hijacker{ResponseWriter: w, leave: leave}
+		h := &hijacker{ResponseWriter: w, release: releaseAll}
 		ctx := context.WithValue(context.WithValue(g.base, openedKey{}, opened), clientnet.Key{}, func() string { return from })
 		next.ServeHTTP(h, handshake(r).WithContext(ctx))
 		if !h.done {
-			leave()
+			releaseAll()
 		}
 	})
 }
@@ -223,8 +225,8 @@ func handshake(r *http.Request) *http.Request {
 // hijacker is the ResponseWriter of a request whose connection may be hijacked.
 type hijacker struct {
 	http.ResponseWriter
-	leave func()
-	done  bool
+	release func()
+	done    bool
 }
 
 // Hijack implements http.Hijacker.
@@ -234,45 +236,45 @@ func (t *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	t.done = true
-	return &hijacked{conn, t.leave}, rw, nil
+	return &hijacked{conn, t.release}, rw, nil
 }
 
 // hijacked is a connection that was hijacked from HTTP.
 type hijacked struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 // Close implements net.Conn.
 func (c *hijacked) Close() error {
-	c.leave()
+	c.release()
 	return c.Conn.Close()
 }
 
 // connCounts counts connections by client network.
 type connCounts struct {
-	mu sync.Mutex
-	by map[string]int
+	mu        sync.Mutex
+	byNetwork map[string]int
 }
 
-func (h *connCounts) enter(from string, limit int) bool {
+func (h *connCounts) acquire(from string, limit int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.by[from] >= limit {
+	if h.byNetwork[from] >= limit {
 		return false
 	}
-	if h.by == nil {
-		h.by = map[string]int{}
+	if h.byNetwork == nil {
+		h.byNetwork = map[string]int{}
 	}
-	h.by[from]++
+	h.byNetwork[from]++
 	return true
 }
 
-func (h *connCounts) leave(from string) {
+func (h *connCounts) release(from string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.by[from]--; h.by[from] == 0 {
-		delete(h.by, from)
+	if h.byNetwork[from]--; h.byNetwork[from] == 0 {
+		delete(h.byNetwork, from)
 	}
 }
 
@@ -298,8 +300,8 @@ func (g *Gateway) mayConnect(r *http.Request) bool {
 // maxLoggedOrigin is the largest length of an origin or a host in the log, in bytes.
 const maxLoggedOrigin = 300
 
-// hello is the data of the reply to connect.
-type hello struct {
+// connectData is the data of the reply to connect.
+type connectData struct {
 	User   string `json:"user"`
 	Device string `json:"device"`
 }
@@ -315,13 +317,13 @@ func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (ce
 	case errors.Is(err, errUnauthenticated), errors.Is(err, notForCaller):
 		g.metrics.refused.WithLabelValues(refusedToken).Inc()
 	case err != nil:
-		g.metrics.refused.WithLabelValues(refusedAway).Inc()
+		g.metrics.refused.WithLabelValues(refusedUnavailable).Inc()
 	}
 	if err != nil {
 		return centrifuge.ConnectReply{}, err
 	}
 	user := caller.UserID()
-	data, err := json.Marshal(hello{user, caller.DeviceID()})
+	data, err := json.Marshal(connectData{user, caller.DeviceID()})
 	if err != nil {
 		return centrifuge.ConnectReply{}, err
 	}
@@ -337,28 +339,28 @@ func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (ce
 
 // identify returns the owner of a token, or an error for the client.
 func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
-	who, err := g.cfg.API.Identify(ctx, token)
+	owner, err := g.cfg.API.Identify(ctx, token)
 	switch {
 	case errs.KindOf(err) == errs.Unauthenticated:
 		return nil, errUnauthenticated
 	case errs.KindOf(err) == errs.Forbidden:
 		return nil, notForCaller
 	case errs.KindOf(err) == errs.TooMany:
-		return nil, errAway
+		return nil, errUnavailable
 	case err != nil:
 		g.log.Warn("gateway: connection refused, token not checked", "err", err)
-		return nil, errAway
+		return nil, errUnavailable
 	}
-	caller, ok := who.(Caller)
+	caller, ok := owner.(Caller)
 	if !ok {
 		return nil, notForCaller
 	}
 	return caller, nil
 }
 
-// callsAtOnce is the largest number of concurrent calls and subscriptions of one connection; the next one is read
-// after one of them has ended.
-const callsAtOnce = 16
+// maxConcurrentCalls is the largest number of concurrent calls and subscriptions of one connection. The node reads the
+// next one after one of them has ended.
+const maxConcurrentCalls = 16
 
 // begin waits until another call or subscription may run; end ends it. It returns false when the connection is
 // closed.
@@ -378,7 +380,7 @@ const subscribing = "socket.subscribe"
 
 // connected is called when a client is connected and subscribed to its own channel.
 func (g *Gateway) connected(client *centrifuge.Client) {
-	c := &connection{client: client, calls: make(chan struct{}, callsAtOnce)}
+	c := &connection{client: client, calls: make(chan struct{}, maxConcurrentCalls)}
 	storage, release := client.AcquireStorage()
 	caller, _ := storage["caller"].(Caller)
 	c.opened, _ = storage["opened"].(*http.Request)
@@ -398,7 +400,7 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	})
 	client.OnDisconnect(func(e centrifuge.DisconnectEvent) {
 		g.metrics.closed.WithLabelValues(strconv.FormatUint(uint64(e.Code), 10)).Inc()
-		for channel := range g.conns.subscribed(c) {
+		for channel := range g.conns.subscriptionsOf(c) {
 			g.unsubscribed(c, channel)
 		}
 		g.conns.remove(client.UserID(), client.ID())
@@ -409,7 +411,7 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	if g.cfg.Watch != nil {
 		g.cfg.Watch.Opened(client.UserID(), caller.DeviceID(), client.ID())
 	}
-	g.check(client.Context(), c) // it may have ended before this connection was registered
+	g.check(client.Context(), c) // the session may have ended before this connection was registered
 	if g.conns.losses.Load() != losses {
 		g.resync(c)
 	}
@@ -421,7 +423,7 @@ func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.Subs
 		reply(centrifuge.SubscribeReply{}, centrifuge.DisconnectConnectionClosed)
 		return
 	}
-	go func() { // it queries SQL while the connection's other frames wait
+	go func() { // not here, because the check queries SQL, and the connection's other frames would wait
 		defer c.end()
 		if !g.cfg.API.Allow(c.client.Context(), *c.caller.Load(), subscribing) {
 			reply(centrifuge.SubscribeReply{}, centrifuge.ErrorTooManyRequests)
@@ -436,17 +438,17 @@ func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.Subs
 			reply(centrifuge.SubscribeReply{}, err)
 			return
 		}
-		s := g.conns.enter(c, channel, hidden) // before it gets an event that requests a resynchronisation
-		reply(centrifuge.SubscribeReply{Options: centrifuge.SubscribeOptions{ServerTagsFilter: without(hidden)}}, nil)
+		s := g.conns.addSubscription(c, channel, hidden) // before it gets an event that requests a resynchronisation
+		reply(centrifuge.SubscribeReply{Options: centrifuge.SubscribeOptions{ServerTagsFilter: excludeSenders(hidden)}}, nil)
 		if !c.client.IsSubscribed(channel) {
-			g.conns.leave(c, channel, s)
+			g.conns.removeSubscription(c, channel, s)
 			return
 		}
 		switch err := g.maySubscribe(c.client, channel); {
 		case errors.Is(err, centrifuge.ErrorPermissionDenied): // the right ended before the subscription was registered
 			c.client.Unsubscribe(channel)
 		case err != nil: // the check failed
-			c.again(channel)
+			c.resubscribe(channel)
 		default:
 			g.subscribed(c, channel, s)
 		}
@@ -457,7 +459,7 @@ func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.Subs
 func (g *Gateway) subscribed(c *connection, channel string, s *subscription) {
 	c.notifyMu.Lock()
 	defer c.notifyMu.Unlock()
-	if g.conns.has(c, channel, s) {
+	if g.conns.hasSubscription(c, channel, s) {
 		g.cfg.Channels.Subscribed(c.client.UserID(), c.client.ID(), channel)
 	}
 }
@@ -466,7 +468,7 @@ func (g *Gateway) subscribed(c *connection, channel string, s *subscription) {
 func (g *Gateway) unsubscribed(c *connection, channel string) {
 	c.notifyMu.Lock()
 	defer c.notifyMu.Unlock()
-	if g.conns.leave(c, channel, nil) {
+	if g.conns.removeSubscription(c, channel, nil) {
 		g.cfg.Channels.Unsubscribed(c.client.UserID(), c.client.ID(), channel)
 	}
 }
@@ -482,7 +484,7 @@ func (g *Gateway) maySubscribe(client *centrifuge.Client, channel string) error 
 	case kind == errs.NotFound || kind == errs.Forbidden:
 		return centrifuge.ErrorPermissionDenied
 	}
-	return errAway
+	return errUnavailable
 }
 
 // sender is the tag of an event with the user who caused it.
@@ -492,29 +494,29 @@ const sender = "from"
 func (g *Gateway) hidden(client *centrifuge.Client, channel string) ([]string, error) {
 	hidden, err := g.cfg.Channels.Hidden(client.Context(), client.UserID(), channel)
 	if err != nil {
-		return nil, errAway
+		return nil, errUnavailable
 	}
 	slices.Sort(hidden)
 	return hidden, nil
 }
 
-// without returns a filter of events that excludes those of some users.
-func without(hidden []string) *centrifuge.FilterNode {
+// excludeSenders returns a filter that excludes the events of hidden users.
+func excludeSenders(hidden []string) *centrifuge.FilterNode {
 	if len(hidden) == 0 {
 		return nil
 	}
 	return &centrifuge.FilterNode{Key: sender, Cmp: "nin", Vals: hidden}
 }
 
-// leave unsubscribes a user's clients from a channel.
-func (g *Gateway) leave(user, channel string) {
-	for _, c := range g.conns.of(user) {
+// unsubscribeUser unsubscribes a user's clients from a channel.
+func (g *Gateway) unsubscribeUser(user, channel string) {
+	for _, c := range g.conns.ofUser(user) {
 		go c.client.Unsubscribe(channel) // see resync
 	}
 }
 
-// again makes a client subscribe to a channel again.
-func (c *connection) again(channel string) {
+// resubscribe makes a client subscribe to a channel again.
+func (c *connection) resubscribe(channel string) {
 	go c.client.Unsubscribe(channel, centrifuge.Unsubscribe{Code: centrifuge.UnsubscribeCodeInsufficient, Reason: "insufficient state"}) // see resync
 }
 
@@ -522,21 +524,21 @@ func (c *connection) again(channel string) {
 // state, because they may have missed events.
 func (g *Gateway) lost(channel string) {
 	g.conns.losses.Add(1) // for clients that are connecting
-	for _, c := range g.conns.of(channel) {
+	for _, c := range g.conns.ofUser(channel) {
 		g.resync(c)
 	}
 	for c, s := range g.conns.subscribers(channel) {
 		inTurn(&g.resubscribes, g.conns.subscriptions.Load(), &s.resyncScheduled, func() {
 			s.resyncScheduled.Store(false) // it may not be subscribed yet
-			if !c.resyncScheduled.Load() && g.conns.has(c, channel, s) {
-				c.again(channel)
+			if !c.resyncScheduled.Load() && g.conns.hasSubscription(c, channel, s) {
+				c.resubscribe(channel)
 			}
 		})
 	}
 }
 
-// resyncOver is the time over which all clients resynchronise, as after a failover of Redis, so that they do not
-// reconnect all at once. The same applies to all subscriptions. At least a thousand a second resynchronise.
+// resyncOver is the time over which all clients resynchronise, for example after a failover of Redis, so that their
+// reconnects are spread. The same applies to all subscriptions. At least a thousand a second resynchronise.
 const resyncOver = 10 * time.Second
 
 // resync makes a client reconnect when its turn has come. After an event of another epoch, or one after a gap, the
@@ -550,27 +552,27 @@ func (g *Gateway) resync(c *connection) {
 // it otherwise.
 func inTurn(t *turns, n int64, scheduled *atomic.Bool, run func()) {
 	if scheduled.CompareAndSwap(false, true) {
-		apart := min(time.Millisecond, resyncOver/time.Duration(max(1, n)))
-		time.AfterFunc(t.next(apart), run)
+		interval := min(time.Millisecond, resyncOver/time.Duration(max(1, n)))
+		time.AfterFunc(t.next(interval), run)
 	}
 }
 
 // turns spread acts over time.
 type turns struct {
-	mu   sync.Mutex
-	free time.Time // time of the next turn
+	mu       sync.Mutex
+	nextFree time.Time // time of the next turn
 }
 
-// next returns the wait for the next turn; the turn after it comes no sooner than apart later.
-func (t *turns) next(apart time.Duration) time.Duration {
+// next returns the wait for the next turn. The turn after it is at least interval later.
+func (t *turns) next(interval time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.free.Before(now) {
-		t.free = now
+	if t.nextFree.Before(now) {
+		t.nextFree = now
 	}
-	wait := t.free.Sub(now)
-	t.free = t.free.Add(apart)
+	wait := t.nextFree.Sub(now)
+	t.nextFree = t.nextFree.Add(interval)
 	return wait
 }
 
@@ -606,7 +608,7 @@ func (g *Gateway) check(ctx context.Context, c *connection) {
 // subscribe again if the hidden users have changed, because a crashed node may have changed these without publishing
 // it. If a check fails, nothing changes.
 func (g *Gateway) checkChannels(c *connection) {
-	for channel, s := range g.conns.subscribed(c) {
+	for channel, s := range g.conns.subscriptionsOf(c) {
 		err := g.cfg.Channels.MayStay(c.client.Context(), c.client.UserID(), channel)
 		if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Forbidden {
 			go c.client.Unsubscribe(channel) // see resync
@@ -615,7 +617,7 @@ func (g *Gateway) checkChannels(c *connection) {
 			continue
 		}
 		if now, err := g.hidden(c.client, channel); err == nil && !slices.Equal(now, s.hidden) {
-			c.again(channel)
+			c.resubscribe(channel)
 		}
 	}
 }
@@ -623,69 +625,70 @@ func (g *Gateway) checkChannels(c *connection) {
 // stillHere returns the current owner of a connection.
 func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, error) {
 	now := time.Now()
-	who, err := g.cfg.Sessions.StillHere(ctx, *c.caller.Load())
+	current, err := g.cfg.Sessions.StillHere(ctx, *c.caller.Load())
 	if err == nil {
-		c.seen.Store(now.UnixNano())
+		c.lastCheck.Store(now.UnixNano())
 	}
-	return who, err
+	return current, err
 }
 
-// before checks the sessions of a user's connections before they get an event: all of them when one has ended,
-// otherwise those without a check for MaxStale.
-func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
+// checkReceivers checks the sessions of a user's connections before they get an event. After the end of a session, it
+// checks all of them, otherwise those without a check for MaxStale. It also applies events that end subscriptions.
+func (g *Gateway) checkReceivers(ctx context.Context, channel string, e events.Event) {
 	switch e.Type {
 	case api.EventGroupLeft:
 		var gone api.GroupGone
 		if json.Unmarshal(e.Data, &gone) == nil {
-			g.leave(channel, api.GroupChannel(gone.Group))
+			g.unsubscribeUser(channel, api.GroupChannel(gone.Group))
 		}
 	case api.EventRoomGone:
 		g.leaveRoom(channel, e)
 	case api.EventBlockAdded, api.EventBlockRemoved:
-		for _, c := range g.conns.of(channel) {
-			for on := range g.conns.subscribed(c) {
-				c.again(on) // with another filter
+		for _, c := range g.conns.ofUser(channel) {
+			for subscribed := range g.conns.subscriptionsOf(c) {
+				c.resubscribe(subscribed) // with another filter
 			}
 		}
 	}
-	for _, c := range g.conns.of(channel) {
-		if e.Type == api.EventSessionEnded || g.unseen(c) {
+	for _, c := range g.conns.ofUser(channel) {
+		if e.Type == api.EventSessionEnded || g.needsCheck(c) {
 			g.check(ctx, c)
 		}
 	}
 }
 
-// unseen reports whether a connection's session was not checked for MaxStale.
-func (g *Gateway) unseen(c *connection) bool {
-	return time.Now().UnixNano()-c.seen.Load() > g.cfg.MaxStale.Nanoseconds()
+// needsCheck reports whether a connection's session was not checked for MaxStale.
+func (g *Gateway) needsCheck(c *connection) bool {
+	return time.Now().UnixNano()-c.lastCheck.Load() > g.cfg.MaxStale.Nanoseconds()
 }
 
-// checksAtOnce is the number of concurrent session checks. They share round trips to Redis.
-const checksAtOnce = 64
+// maxConcurrentChecks is the largest number of concurrent session checks. They share round trips to Redis.
+const maxConcurrentChecks = 64
 
-// ahead checks the sessions of all connections that are about to get an event, together; [Gateway.before] would check
-// them one after the other. It does not end connections, because only before knows the event.
-func (g *Gateway) ahead(channels []string) {
+// checkReceiversTogether checks the sessions of all connections that are about to get an event, concurrently.
+// [Gateway.checkReceivers] alone would check them one after the other. It does not end connections, because only
+// checkReceivers has the event.
+func (g *Gateway) checkReceiversTogether(channels []string) {
 	slices.Sort(channels)
-	var unseen []*connection
+	var unchecked []*connection
 	for _, name := range slices.Compact(channels) {
-		for _, c := range g.conns.of(name) {
-			if g.unseen(c) {
-				unseen = append(unseen, c)
+		for _, c := range g.conns.ofUser(name) {
+			if g.needsCheck(c) {
+				unchecked = append(unchecked, c)
 			}
 		}
 	}
-	if len(unseen) < 2 {
+	if len(unchecked) < 2 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(g.base, brokerTimeout)
 	defer cancel()
 	var checks errgroup.Group
-	checks.SetLimit(checksAtOnce)
-	for _, c := range unseen {
+	checks.SetLimit(maxConcurrentChecks)
+	for _, c := range unchecked {
 		checks.Go(func() error { _, err := g.stillHere(ctx, c); return err })
 	}
-	_ = checks.Wait() // before checks again the sessions that have ended, or whose check failed
+	_ = checks.Wait() // checkReceivers checks sessions again that have ended, or that could not be checked
 }
 
 // leaveRoom unsubscribes a removed user from a room's channel, or all users when the room was closed.
@@ -697,7 +700,7 @@ func (g *Gateway) leaveRoom(channel string, e events.Event) {
 	room := api.RoomChannel(gone.Room)
 	switch {
 	case channel == gone.User:
-		g.leave(gone.User, room)
+		g.unsubscribeUser(gone.User, room)
 	case channel == room && gone.Why == api.RoomClosed:
 		for c := range g.conns.subscribers(room) {
 			go c.client.Unsubscribe(room) // see resync

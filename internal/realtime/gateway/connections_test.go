@@ -29,16 +29,16 @@ func TestLeave_EndsOnlyItsSubscription(t *testing.T) {
 	t.Parallel()
 	var cs connections
 	c := &connection{}
-	first := cs.enter(c, "room", nil)
-	if !cs.leave(c, "room", nil) {
+	first := cs.addSubscription(c, "room", nil)
+	if !cs.removeSubscription(c, "room", nil) {
 		t.Fatal("the connection had nothing to leave")
 	}
-	second := cs.enter(c, "room", []string{"ann"})
-	if cs.leave(c, "room", first) || cs.has(c, "room", first) || !cs.has(c, "room", second) || len(cs.subscribers("room")) != 1 {
-		t.Errorf("the end of the first subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.subscribers("room")))
+	second := cs.addSubscription(c, "room", []string{"ann"})
+	if cs.removeSubscription(c, "room", first) || cs.hasSubscription(c, "room", first) || !cs.hasSubscription(c, "room", second) || len(cs.subscribers("room")) != 1 {
+		t.Errorf("the end of the first subscription left %v, and on the channel %d", cs.subscriptionsOf(c), len(cs.subscribers("room")))
 	}
-	if !cs.leave(c, "room", second) || cs.leave(c, "room", second) || len(cs.subscribers("room")) != 0 || len(cs.subscribed(c)) != 0 {
-		t.Errorf("the end of the second subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.subscribers("room")))
+	if !cs.removeSubscription(c, "room", second) || cs.removeSubscription(c, "room", second) || len(cs.subscribers("room")) != 0 || len(cs.subscriptionsOf(c)) != 0 {
+		t.Errorf("the end of the second subscription left %v, and on the channel %d", cs.subscriptionsOf(c), len(cs.subscribers("room")))
 	}
 }
 
@@ -139,19 +139,19 @@ func TestLost_AllSubscriptionsGetTheirTurn(t *testing.T) {
 		c := &connection{}
 		c.resyncScheduled.Store(true) // nothing else happens when the turn comes
 		for i := range channels {
-			g.conns.enter(c, fmt.Sprint("room/", i), nil)
+			g.conns.addSubscription(c, fmt.Sprint("room/", i), nil)
 		}
-		for channel := range g.conns.subscribed(c) {
+		for channel := range g.conns.subscriptionsOf(c) {
 			g.lost(channel)
 		}
 		bubble.Sleep(resyncOver)
 		waiting := 0
-		for channel, s := range g.conns.subscribed(c) {
+		for channel, s := range g.conns.subscriptionsOf(c) {
 			if s.resyncScheduled.Load() {
 				waiting++
 			}
-			g.conns.enter(c, channel, nil)
-			g.conns.leave(c, channel, nil)
+			g.conns.addSubscription(c, channel, nil)
+			g.conns.removeSubscription(c, channel, nil)
 		}
 		if left := g.conns.subscriptions.Load(); waiting > 0 || left != 0 {
 			t.Errorf("%d subscriptions wait for their turn, and %d are left of none", waiting, left)
@@ -185,15 +185,15 @@ func (distant) StillHere(_ context.Context, c web.Caller) (web.Caller, error) {
 func TestAhead_ChecksSessionsConcurrently(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
-		here, dial := serve(t, memory, 1, Config{Sessions: distant{}, Settings: Settings{Ping: time.Minute, MaxUser: 1, MaxFrom: checksAtOnce}})
+		here, dial := serve(t, memory, 1, Config{Sessions: distant{}, Settings: Settings{Ping: time.Minute, MaxUser: 1, MaxFrom: maxConcurrentChecks}})
 		there := events.NewBus(memory.Open(t), "there", slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = there.Run(ctx, func() {}) }()
 		defer func() { stop(); <-ended }()
 		var batch []events.Event
-		heard := make(chan time.Time, checksAtOnce)
-		for i := range checksAtOnce {
+		heard := make(chan time.Time, maxConcurrentChecks)
+		for i := range maxConcurrentChecks {
 			name := fmt.Sprint("user", i)
 			batch = append(batch, events.New("tick", name, time.Now(), json.RawMessage("{}")))
 			conn := dial()

@@ -26,7 +26,7 @@ func FuzzParseCall(f *testing.F) {
 	for _, data := range calls {
 		f.Add("me.get", data)
 	}
-	f.Add(strings.Repeat("x", maxMethod+1), `{}`)
+	f.Add(strings.Repeat("x", maxMethodLength+1), `{}`)
 	f.Fuzz(func(t *testing.T, method, data string) {
 		in, err := parseCall(method, []byte(data))
 		if err != nil {
@@ -35,7 +35,7 @@ func FuzzParseCall(f *testing.F) {
 			}
 			return
 		}
-		if in.Op != method || len(method) > maxMethod {
+		if in.Op != method || len(method) > maxMethodLength {
 			t.Errorf("the method %q became %q", method, in.Op)
 		}
 		if data == "" {
@@ -92,7 +92,7 @@ func FuzzAnswer(f *testing.F) {
 		if after != "" {
 			header.Set("Retry-After", after)
 		}
-		reply, err := answer(web.Answer{Status: status, Header: header, Body: []byte(body)})
+		reply, err := rpcReply(web.Answer{Status: status, Header: header, Body: []byte(body)})
 		if status < http.StatusBadRequest {
 			if err != nil || len(reply.Data) == 0 {
 				t.Errorf("%d %q became %q, %v", status, body, reply.Data, err)

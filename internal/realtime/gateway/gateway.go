@@ -38,7 +38,7 @@ type Sessions interface {
 	StillHere(ctx context.Context, c web.Caller) (web.Caller, error)
 }
 
-// Watch is notified of connections. Each name is unique on this node. Its methods must not block.
+// Watch is notified of opened and closed connections. Each name is unique on this node. The methods must not block.
 type Watch interface {
 	Opened(user, device, connection string)
 	Closed(connection string)
@@ -53,8 +53,8 @@ type Channels interface {
 	// connection, so it must be cheap.
 	MayStay(ctx context.Context, user, channel string) error
 
-	// Hidden returns the users whose events on a channel a subscriber does not get. It is called for each
-	// subscription, and again after the subscriber blocked or unblocked a user.
+	// Hidden returns the users who are hidden from a subscriber: the subscriber does not get their events on the
+	// channel. It is called for each subscription, and again after the subscriber blocked or unblocked a user.
 	Hidden(ctx context.Context, user, channel string) ([]string, error)
 
 	// Subscribed and Unsubscribed report the connections of a channel. They must not block.
@@ -133,8 +133,7 @@ const (
 	// The stream stores as many events.
 	maxRecover = 200
 
-	// drainTime is the time over which a stopping node disconnects its clients, so that they do not reconnect all at
-	// once.
+	// drainTime is the time over which a stopping node disconnects its clients, so that their reconnects are spread.
 	drainTime = 2 * time.Second
 )
 
@@ -178,7 +177,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	library.MetricsNamespace = "stoa_socket"
 	node, err := centrifuge.New(centrifuge.Config{
 		Name: cfg.Node, Version: cfg.Version, Metrics: library,
-		LogLevel: centrifuge.LogLevelWarn, LogHandler: g.logged,
+		LogLevel: centrifuge.LogLevelWarn, LogHandler: g.logLibrary,
 		ClientConnectIncludeServerTime: true,
 		ClientQueueMaxSize:             maxQueued,
 		UserConnectionLimit:            cfg.MaxUser,
@@ -189,8 +188,8 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	}
 	g.node, g.drained = node, make(chan struct{})
 	g.metrics = newMetrics(cfg.Metrics, func() float64 { return float64(node.Hub().NumClients()) })
-	cfg.Bus.SetAhead(g.ahead)
-	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, leaves: map[string]func(){}, before: g.before, lost: g.lost})
+	cfg.Bus.SetAhead(g.checkReceiversTogether)
+	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, leaves: map[string]func(){}, before: g.checkReceivers, lost: g.lost})
 	node.SetController(newController(g.base, cfg.Bus.Nodes(), cfg.Log))
 	node.OnConnecting(g.connecting)
 	node.OnConnect(g.connected)
@@ -226,8 +225,8 @@ func (f *faults) due(message string) (others int, due bool) {
 	return last.others, due
 }
 
-// logged logs an entry of the library. It omits fields that may contain frames of clients.
-func (g *Gateway) logged(e centrifuge.LogEntry) {
+// logLibrary logs an entry of the library. It omits fields that may contain frames of clients.
+func (g *Gateway) logLibrary(e centrifuge.LogEntry) {
 	others, due := g.faults.due(e.Message)
 	if !due {
 		return

@@ -11,12 +11,12 @@ type metrics struct {
 
 // Reasons for refusing a connection.
 const (
-	refusedToken    = "token"     // the token is unknown or has expired
-	refusedAway     = "away"      // the token could not be checked
-	refusedNetwork  = "household" // the client network has too many connections
-	refusedFull     = "full"      // the node has reached its maximum
-	refusedDraining = "draining"  // the node is draining
-	refusedOrigin   = "origin"    // the page has a foreign origin
+	refusedToken       = "token"     // the token is unknown or has expired
+	refusedUnavailable = "away"      // the token could not be checked
+	refusedNetwork     = "household" // the client network has too many connections
+	refusedFull        = "full"      // the node has reached its maximum
+	refusedDraining    = "draining"  // the node is draining
+	refusedOrigin      = "origin"    // the page has a foreign origin
 )
 
 func newMetrics(reg prometheus.Registerer, connections func() float64) *metrics {
@@ -30,7 +30,7 @@ func newMetrics(reg prometheus.Registerer, connections func() float64) *metrics 
 		refused: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_gateway_refused_total",
 			Help: "Refused connections, by reason: token (unknown or expired), away (token not checked), household (too many from one client network), full (the node's maximum), draining (the node is draining) or origin (the page has a foreign origin)."}, []string{"reason"}),
 	}
-	for _, reason := range []string{refusedToken, refusedAway, refusedNetwork, refusedFull, refusedDraining, refusedOrigin} {
+	for _, reason := range []string{refusedToken, refusedUnavailable, refusedNetwork, refusedFull, refusedDraining, refusedOrigin} {
 		m.refused.WithLabelValues(reason) // export 0 at once, so that the first refusal shows as an increase
 	}
 	return m

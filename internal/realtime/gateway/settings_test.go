@@ -19,10 +19,10 @@ func TestLogged_CountsTheSameFault(t *testing.T) {
 		g := &Gateway{base: t.Context(), log: log.Logger(), faults: faults{all: map[string]fault{}}}
 		entry := centrifuge.LogEntry{Level: centrifuge.LogLevelError, Message: "error publishing", Fields: map[string]any{"error": "redis: unavailable"}}
 		for range 270 {
-			g.logged(entry)
+			g.logLibrary(entry)
 		}
 		bubble.Sleep(faultLogInterval)
-		g.logged(entry)
+		g.logLibrary(entry)
 		if got := log.Count("error publishing"); got != 2 || !strings.Contains(log.String(), "others=269") {
 			t.Errorf("got %d lines, want 2 and the count of the others:\n%s", got, &log)
 		}

@@ -117,8 +117,8 @@ func TestSubscribe_IsLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		bubble.Sleep(time.Second)
-		if got := channels.waits.Load(); got != callsAtOnce {
-			t.Errorf("%d subscriptions run at once, want %d", got, callsAtOnce)
+		if got := channels.waits.Load(); got != maxConcurrentCalls {
+			t.Errorf("%d subscriptions run at once, want %d", got, maxConcurrentCalls)
 		}
 		close(channels.answer)
 		refused := map[int]int{}
