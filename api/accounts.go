@@ -12,7 +12,7 @@ const (
 
 // Server describes the log-in of a server, for clients that are not logged in: GET /v1/server.
 type Server struct {
-	SignIn      string `json:"sign_in" enum:"own,jwt,both" doc:"own: users register and log in by e-mail address; jwt: only with tokens of the app; both"`
+	SignIn      string `json:"sign_in" enum:"own,jwt,both" doc:"own: by e-mail address. jwt: with tokens of the app. both: either"`
 	Development bool   `json:"development" doc:"the server sends no mail and shows all mails at /dev/mail"`
 }
 
@@ -76,7 +76,7 @@ type User struct {
 	Presence    string `json:"presence" enum:"friends,nobody" doc:"users who see the presence of this user"`
 	HasPassword bool   `json:"has_password" doc:"a password is set; otherwise log-in is by code only"`
 	Created     Time   `json:"created"`
-	Version     int64  `json:"version" doc:"grows with each change: ignore an event or an answer with a lower version"`
+	Version     int64  `json:"version" doc:"grows with each change; ignore data with a lower version"`
 }
 
 // Values of the setting presence: users who see a user's presence.
@@ -107,13 +107,13 @@ type PasswordReset struct {
 // PasswordChange sets a password and logs out all other devices: PUT /v1/me/password.
 type PasswordChange struct {
 	Current  string `json:"current,omitempty" maxLength:"128" doc:"the current password; omit if none is set"`
-	Code     string `json:"code,omitempty" example:"123456" pattern:"^[0-9]{6}$" doc:"if no password is set: six digits from the mail with purpose set_password, see /v1/me/codes"`
+	Code     string `json:"code,omitempty" example:"123456" pattern:"^[0-9]{6}$" doc:"without a password: the mailed code of purpose set_password (/v1/me/codes)"`
 	Password string `json:"password" example:"correct horse battery" minLength:"8" maxLength:"128"`
 }
 
 // OwnCodeRequest requests a code at the caller's own address: POST /v1/me/codes.
 type OwnCodeRequest struct {
-	Purpose string `json:"purpose" enum:"set_password,leave_email" doc:"set the first password, or change the address of an account without a password"`
+	Purpose string `json:"purpose" enum:"set_password,leave_email" doc:"for the first password, or another address without a password"`
 }
 
 // EmailUndo reverts a change of address: POST /v1/auth/email/undo.
@@ -131,7 +131,7 @@ type EmailChange struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
 	Code     string `json:"code" example:"123456" pattern:"^[0-9]{6}$" doc:"six digits from the mail to the new address"`
 	Password string `json:"password,omitempty" maxLength:"128" doc:"the current password; omit if none is set"`
-	OldCode  string `json:"old_code,omitempty" example:"654321" pattern:"^[0-9]{6}$" doc:"if no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes"`
+	OldCode  string `json:"old_code,omitempty" example:"654321" pattern:"^[0-9]{6}$" doc:"without a password: the code mailed to the old address (purpose leave_email)"`
 }
 
 // AccountDeletion deletes the caller's account: POST /v1/me/deletion.
@@ -166,7 +166,7 @@ type Profiles struct {
 // Card is the card that others scan to find the caller: POST /v1/me/card. Its picture is at /v1/me/card.png and
 // /v1/me/card.svg.
 type Card struct {
-	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"GET /v1/cards/{token} returns the card's user; the token of a group's card is a link: GET /v1/group-links/{link}"`
+	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"for GET /v1/cards/{token}; of a group's card: for GET /v1/group-links/{link}"`
 	URL       string `json:"url" example:"https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q" doc:"content of the picture"`
 	ExpiresIn int    `json:"expires_in" doc:"seconds until the card expires; until then the same one is returned"`
 }
@@ -183,7 +183,7 @@ type SecurityEvent struct {
 // SecurityEvents is a page of security events, newest first: GET /v1/me/security.
 type SecurityEvents struct {
 	Events []SecurityEvent `json:"events"`
-	Next   string          `json:"next,omitempty" doc:"the cursor of the next page; absent at the end"`
+	Next   string          `json:"next,omitempty" doc:"cursor of the next page; absent at the end"`
 }
 
 // Session is one logged-in device: GET /v1/sessions.

@@ -3,7 +3,7 @@ package api
 // CheckinRequest checks the caller in for today: POST /v1/checkin. Words and minutes are those since the last
 // check-in; an empty object is valid.
 type CheckinRequest struct {
-	Day     string `json:"day,omitempty" format:"date" doc:"date of the check-in, by the server's clock in the user's zone: today, or yesterday in the first minutes after midnight; today if absent"`
+	Day     string `json:"day,omitempty" format:"date" doc:"today by default; yesterday is allowed for some minutes after the user's midnight"`
 	Words   int    `json:"words,omitempty" minimum:"0" maximum:"100000" doc:"words learned, or the quantity of the server's setting"`
 	Minutes int    `json:"minutes,omitempty" minimum:"0" maximum:"1440" doc:"minutes studied, or the quantity of the server's setting"`
 }
@@ -59,7 +59,7 @@ type ActivityNames struct {
 
 // MakeupRequest checks the caller in for a missed day: POST /v1/checkin/makeup.
 type MakeupRequest struct {
-	Day string `json:"day" format:"date" doc:"a past day without a check-in that is not covered and recent enough"`
+	Day string `json:"day" format:"date" doc:"a recent missed day; a covered day is refused"`
 }
 
 // MakeupReply is the response to a make-up. It is sent when the make-up is durable.
@@ -81,7 +81,7 @@ type Makeups struct {
 	Limit   int      `json:"limit" doc:"largest number of days that can be made up in one month"`
 	Days    []string `json:"days" example:"2026-11-20,2026-11-22" doc:"missed days that are recent enough to be made up, in order"`
 	History []Makeup `json:"history" doc:"made-up days, newest first"`
-	Next    string   `json:"next,omitempty" doc:"cursor of the next page; absent at the end of the history"`
+	Next    string   `json:"next,omitempty" doc:"cursor of the next page; absent at the end"`
 }
 
 // Board is a ranking: GET /v1/checkin/boards/{board}, where board is streak,
@@ -90,15 +90,15 @@ type Board struct {
 	Board   string     `json:"board" example:"streak"`
 	Season  string     `json:"season,omitempty" doc:"2026-W47 or 2026-11; absent for a board for all time"`
 	Entries []BoardRow `json:"entries"`
-	Me      *BoardRow  `json:"me,omitempty" doc:"the caller's own row; absent if the caller is not on the board"`
+	Me      *BoardRow  `json:"me,omitempty" doc:"the caller's own row; absent if not on the board"`
 	Around  []BoardRow `json:"around,omitempty" doc:"the caller's neighbours and own row, if requested"`
 }
 
 // BoardRow is one place on a board. Of users with the same value, the one who reached it first ranks higher.
 type BoardRow struct {
 	Rank   int    `json:"rank" doc:"1 is the top"`
-	User   string `json:"user,omitempty" example:"V1StGXR8_Z5j" doc:"the user's id; absent for a user whose name the caller may not see"`
+	User   string `json:"user,omitempty" example:"V1StGXR8_Z5j" doc:"absent if the caller may not see the user's name"`
 	Name   string `json:"name,omitempty" example:"Ada" doc:"absent together with the id"`
-	Avatar string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; absent if there is none, or no id"`
+	Avatar string `json:"avatar,omitempty" doc:"for GET /v1/avatars/{avatar}/{size}; absent without a picture or an id"`
 	Value  int    `json:"value" doc:"days"`
 }

@@ -18,7 +18,7 @@ type StreamLive struct {
 	Video     string `json:"video,omitempty" example:"VP8" doc:"video codec: VP8 or H264; absent: no video"`
 	Audio     string `json:"audio,omitempty" example:"opus" doc:"audio codec; absent: no audio"`
 	Recording bool   `json:"recording" doc:"the stream is currently recorded"`
-	Viewers   int    `json:"viewers" doc:"number of viewers on all nodes; viewers of a crashed node count for up to 30 seconds"`
+	Viewers   int    `json:"viewers" doc:"on all nodes; viewers of a crashed node count for 30 seconds"`
 	Bitrate   int64  `json:"bitrate" doc:"recent bit rate of the publisher, bits per second"`
 	Packets   int64  `json:"packets" doc:"RTP packets received from the publisher"`
 	Bytes     int64  `json:"bytes" doc:"media bytes received from the publisher"`
@@ -54,13 +54,13 @@ type StreamKeyed struct {
 // StreamRotate selects the keys to replace: POST /v1/streams/{stream}/keys.
 type StreamRotate struct {
 	Publish bool `json:"publish,omitempty" doc:"replace the publish key; a publisher with the old one is disconnected"`
-	Play    bool `json:"play,omitempty" doc:"replace the play key; viewers with the old one, and viewers in rooms, are disconnected"`
+	Play    bool `json:"play,omitempty" doc:"replace the play key; its viewers and viewers in rooms are disconnected"`
 }
 
 // Streams is a page of streams.
 type Streams struct {
 	Streams []Stream `json:"streams"`
-	Next    string   `json:"next,omitempty" doc:"cursor of the page after; none at the end"`
+	Next    string   `json:"next,omitempty" doc:"cursor of the next page; absent at the end"`
 }
 
 // StreamViewer is a viewer of a stream.
@@ -78,7 +78,7 @@ type StreamViewers struct {
 // StreamRecording is the recording of one publication.
 type StreamRecording struct {
 	ID       string `json:"id" example:"V1StGXR8_Z5j"`
-	File     string `json:"file,omitempty" example:"V1StGXR8_Z5j" doc:"the transfer with the file; it can be added to a room's playlist"`
+	File     string `json:"file,omitempty" example:"V1StGXR8_Z5j" doc:"the transfer with the file; a room's playlist accepts it"`
 	Fault    string `json:"fault,omitempty" example:"transfer.quota" doc:"reason for a missing file"`
 	Started  Time   `json:"started"`
 	Duration int64  `json:"duration" doc:"ms"`
@@ -88,5 +88,5 @@ type StreamRecording struct {
 // StreamRecordings is a page of the recordings of a stream, the newest first.
 type StreamRecordings struct {
 	Recordings []StreamRecording `json:"recordings"`
-	Next       string            `json:"next,omitempty" doc:"cursor of the page after; none at the end"`
+	Next       string            `json:"next,omitempty" doc:"cursor of the next page; absent at the end"`
 }

@@ -197,7 +197,7 @@ type ChatExport struct {
 	Settings *ChatSettings     `json:"settings,omitempty" doc:"only in the first part"`
 	Chats    []Chat            `json:"chats" doc:"chats that begin in this part"`
 	Messages []ExportedMessage `json:"messages" doc:"ordered by chat and seq"`
-	Next     string            `json:"next,omitempty" example:"hT3kQ9_xLm2A.117" doc:"cursor of the next part; absent in the last one"`
+	Next     string            `json:"next,omitempty" example:"hT3kQ9_xLm2A.117" doc:"cursor of the next page; absent at the end"`
 }
 
 // ExportedMessage is a message with its earlier contents.
@@ -215,7 +215,7 @@ type EarlierContent struct {
 // Chats is a page of the caller's chats: pinned ones first, then by their newest message.
 type Chats struct {
 	Chats  []Chat `json:"chats"`
-	Next   string `json:"next,omitempty" doc:"cursor of the next page"`
+	Next   string `json:"next,omitempty" doc:"cursor of the next page; absent at the end"`
 	Sync   string `json:"sync" example:"1795430400000" doc:"cursor for later changes; in the first page"`
 	Unread int64  `json:"unread" doc:"unread messages in all chats that are not muted"`
 }

@@ -21,7 +21,7 @@ type TransferOffer struct {
 	Name   string `json:"name" minLength:"1" maxLength:"1024" example:"holiday.jpg" doc:"file name; folders and invalid characters are removed"`
 	Size   int64  `json:"size" minimum:"1" example:"48211" doc:"bytes"`
 	Type   string `json:"type,omitempty" maxLength:"255" example:"image/jpeg" doc:"media type for display; downloads are always octets"`
-	SHA256 string `json:"sha256,omitempty" pattern:"^[0-9a-f]{64}$" doc:"hash of the content, in hexadecimal; the transfer fails if it does not match"`
+	SHA256 string `json:"sha256,omitempty" pattern:"^[0-9a-f]{64}$" doc:"hexadecimal hash of the content; a mismatch fails the transfer"`
 }
 
 // Transfer is a file from one user to another, as both see it, or for messages, as its sender sees it.
@@ -44,7 +44,7 @@ type Transfer struct {
 	Available bool  `json:"available" doc:"the file can be downloaded"`
 	Created   Time  `json:"created"`
 	Updated   Time  `json:"updated"`
-	Expires   Time  `json:"expires" doc:"expiry: of an unfinished transfer, of the file, or of a finished transfer's record; the year 9999 while messages use the file"`
+	Expires   Time  `json:"expires" doc:"end of the transfer, its file or its record; 9999 while messages use it"`
 }
 
 // Transfers is a page of a user's transfers, without files of messages: GET /v1/transfers.

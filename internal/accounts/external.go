@@ -18,7 +18,7 @@ import (
 
 // ErrExternalID reports text that is not an external id.
 var ErrExternalID = errs.New(errs.Invalid, "account.external_id_invalid",
-	"An external id is 1 to 128 printable characters, none of them a space.")
+	"An external id has 1 to 128 printable characters and no spaces.")
 
 // An External is a user of an app with its own accounts. Their account has no address and no password, because the
 // app's own backend authenticates the user.

@@ -43,7 +43,7 @@ type Erasure struct {
 // Errors about bans and deletion.
 var (
 	ErrBanned     = errs.New(errs.Forbidden, "account.banned", "This account is banned.")
-	ErrBan        = errs.New(errs.Invalid, "account.ban_invalid", "A ban needs a future end and a reason of at most 200 characters.")
+	ErrBan        = errs.New(errs.Invalid, "account.ban_invalid", "Set a future end and a reason of at most 200 characters.")
 	ErrNotDeleted = errs.New(errs.Conflict, "account.not_deleted", "The account is not deleted.")
 )
 

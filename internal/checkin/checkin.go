@@ -22,7 +22,7 @@ var (
 	ErrMakeupLimit = errs.New(errs.Conflict, "checkin.makeup_limit", "You have reached this month's limit of make-ups.")
 	ErrDayCounts   = errs.New(errs.Conflict, "checkin.day_counts", "This day already counts: it is signed or covered.")
 	ErrCursor      = errs.New(errs.Invalid, "checkin.cursor", "That cursor is not one of this list.")
-	ErrGrant       = errs.New(errs.Invalid, "checkin.grant", "Send 1 to 100 freezes and a reason of at most 200 characters.")
+	ErrGrant       = errs.New(errs.Invalid, "checkin.grant", "Send 1 to 100 freezes and a reason up to 200 characters.")
 )
 
 // Settings are the rules that an operator may choose. The zero value has no make-up, no freezes, no grace, and compact

@@ -158,7 +158,7 @@ type ReactionPath struct {
 
 type chatsInput struct {
 	Since  string `query:"since" maxLength:"20" doc:"sync of an earlier response"`
-	Cursor string `query:"cursor" maxLength:"20" doc:"next of the previous page"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"maximum number of results"`
 }
 
@@ -170,7 +170,7 @@ func (s *Service) getChats(ctx context.Context, caller accounts.Caller, in *chat
 func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *struct {
 	Q      string `query:"q" required:"true" minLength:"1" maxLength:"100" example:"eight" doc:"words to search for"`
 	Chat   string `query:"chat" maxLength:"64" doc:"search only this chat"`
-	Cursor string `query:"cursor" maxLength:"60" doc:"next of the previous response"`
+	Cursor string `query:"cursor" maxLength:"60" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"maximum number of results"`
 }) (*web.Body[api.FoundMessages], error) {
 	var chat ChatRef
@@ -185,7 +185,7 @@ func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *str
 }
 
 func (s *Service) getExport(ctx context.Context, caller accounts.Caller, in *struct {
-	Cursor string `query:"cursor" maxLength:"40" doc:"next of the previous part"`
+	Cursor string `query:"cursor" maxLength:"40" doc:"the next field of the previous page"`
 }) (*web.Body[api.ChatExport], error) {
 	out, err := s.Export(ctx, caller.User, in.Cursor)
 	return web.NewBody(out), err

@@ -162,7 +162,7 @@ func (s *Service) stored(ctx context.Context) (k keys, err error) {
 }
 
 // errSealed reports keys that this node cannot decrypt.
-var errSealed = errors.New("push: the keys in the database belong to another secret; set secret_previous to it")
+var errSealed = errors.New("push: the stored keys belong to another secret; set secret_previous to it")
 
 // Key returns the public key for subscriptions of browsers, in base64url.
 func (s *Service) Key(ctx context.Context) (_ string, err error) {

@@ -109,7 +109,7 @@ func (p RequestPath) parse() (RequestID, error) {
 
 // PageQuery selects a page of a list.
 type PageQuery struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"next of the previous page"`
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"maximum number of results"`
 }
 

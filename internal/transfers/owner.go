@@ -105,10 +105,9 @@ func (s *Service) refuseOwned(ctx context.Context) error {
 		return nil
 	})
 	if errors.Is(err, errOwned) {
-		return fmt.Errorf("%w: nothing is removed from the %s, which another database has swept. After a restore of this database, "+
-			"remove %s from it; otherwise give one of the two another files.storage", errOwned, s.storage, ownerFolder)
+		return fmt.Errorf("%w: set another files.storage, or after a restore remove %s from the %s", errOwned, ownerFolder, s.storage)
 	}
 	return asStorage(err)
 }
 
-var errOwned = errors.New("the storage of files is not this database's")
+var errOwned = errors.New("another database uses this storage")

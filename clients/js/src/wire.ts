@@ -48,13 +48,13 @@ export interface components {
             /** @example streak */
             board: string;
             entries: components["schemas"]["BoardRow"][];
-            /** @description the caller's own row; absent if the caller is not on the board */
+            /** @description the caller's own row; absent if not on the board */
             me?: components["schemas"]["BoardRow"];
             /** @description 2026-W47 or 2026-11; absent for a board for all time */
             season?: string;
         };
         BoardRow: {
-            /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; absent if there is none, or no id */
+            /** @description for GET /v1/avatars/{avatar}/{size}; absent without a picture or an id */
             avatar?: string;
             /**
              * @description absent together with the id
@@ -67,7 +67,7 @@ export interface components {
              */
             rank: number;
             /**
-             * @description the user's id; absent for a user whose name the caller may not see
+             * @description absent if the caller may not see the user's name
              * @example V1StGXR8_Z5j
              */
             user?: string;
@@ -108,7 +108,7 @@ export interface components {
              */
             expires_in: number;
             /**
-             * @description GET /v1/cards/{token} returns the card's user; the token of a group's card is a link: GET /v1/group-links/{link}
+             * @description for GET /v1/cards/{token}; of a group's card: for GET /v1/group-links/{link}
              * @example aFf9GGdJ2P1xnbdV7Q
              */
             token: string;
@@ -222,7 +222,7 @@ export interface components {
             /** @description ordered by chat and seq */
             messages: components["schemas"]["ExportedMessage"][];
             /**
-             * @description cursor of the next part; absent in the last one
+             * @description cursor of the next page; absent at the end
              * @example hT3kQ9_xLm2A.117
              */
             next?: string;
@@ -241,7 +241,7 @@ export interface components {
         };
         Chats: {
             chats: components["schemas"]["Chat"][];
-            /** @description cursor of the next page */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             /**
              * @description cursor for later changes; in the first page
@@ -336,7 +336,7 @@ export interface components {
         CheckinRequest: {
             /**
              * Format: date
-             * @description date of the check-in, by the server's clock in the user's zone: today, or yesterday in the first minutes after midnight; today if absent
+             * @description today by default; yesterday is allowed for some minutes after the user's midnight
              */
             day?: string;
             /**
@@ -548,7 +548,7 @@ export interface components {
             /** Format: email */
             email: string;
             /**
-             * @description if no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes
+             * @description without a password: the code mailed to the old address (purpose leave_email)
              * @example 654321
              */
             old_code?: string;
@@ -1546,7 +1546,7 @@ export interface components {
         MakeupRequest: {
             /**
              * Format: date
-             * @description a past day without a check-in that is not covered and recent enough
+             * @description a recent missed day; a covered day is refused
              */
             day: string;
         };
@@ -1571,7 +1571,7 @@ export interface components {
              * @description largest number of days that can be made up in one month
              */
             limit: number;
-            /** @description cursor of the next page; absent at the end of the history */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
         };
         MarkRequest: {
@@ -1799,14 +1799,14 @@ export interface components {
         };
         OwnCodeRequest: {
             /**
-             * @description set the first password, or change the address of an account without a password
+             * @description for the first password, or another address without a password
              * @enum {string}
              */
             purpose: "set_password" | "leave_email";
         };
         PasswordChange: {
             /**
-             * @description if no password is set: six digits from the mail with purpose set_password, see /v1/me/codes
+             * @description without a password: the mailed code of purpose set_password (/v1/me/codes)
              * @example 123456
              */
             code?: string;
@@ -2508,7 +2508,7 @@ export interface components {
         };
         SecurityEvents: {
             events: components["schemas"]["SecurityEvent"][];
-            /** @description the cursor of the next page; absent at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
         };
         Send: {
@@ -2557,7 +2557,7 @@ export interface components {
             /** @description the server sends no mail and shows all mails at /dev/mail */
             development: boolean;
             /**
-             * @description own: users register and log in by e-mail address; jwt: only with tokens of the app; both
+             * @description own: by e-mail address. jwt: with tokens of the app. both: either
              * @enum {string}
              */
             sign_in: "own" | "jwt" | "both";
@@ -2802,7 +2802,7 @@ export interface components {
             video?: string;
             /**
              * Format: int64
-             * @description number of viewers on all nodes; viewers of a crashed node count for up to 30 seconds
+             * @description on all nodes; viewers of a crashed node count for 30 seconds
              */
             viewers: number;
         };
@@ -2830,7 +2830,7 @@ export interface components {
              */
             fault?: string;
             /**
-             * @description the transfer with the file; it can be added to a room's playlist
+             * @description the transfer with the file; a room's playlist accepts it
              * @example V1StGXR8_Z5j
              */
             file?: string;
@@ -2840,18 +2840,18 @@ export interface components {
             started: string;
         };
         StreamRecordings: {
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             recordings: components["schemas"]["StreamRecording"][];
         };
         StreamRotate: {
-            /** @description replace the play key; viewers with the old one, and viewers in rooms, are disconnected */
+            /** @description replace the play key; its viewers and viewers in rooms are disconnected */
             play?: boolean;
             /** @description replace the publish key; a publisher with the old one is disconnected */
             publish?: boolean;
         };
         Streams: {
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             streams: components["schemas"]["Stream"][];
         };
@@ -2940,7 +2940,7 @@ export interface components {
             created: string;
             /**
              * Format: date-time
-             * @description expiry: of an unfinished transfer, of the file, or of a finished transfer's record; the year 9999 while messages use the file
+             * @description end of the transfer, its file or its record; 9999 while messages use it
              */
             expires: string;
             /** @example V1StGXR8_Z5j */
@@ -2989,7 +2989,7 @@ export interface components {
              * @example holiday.jpg
              */
             name: string;
-            /** @description hash of the content, in hexadecimal; the transfer fails if it does not match */
+            /** @description hexadecimal hash of the content; a mismatch fails the transfer */
             sha256?: string;
             /**
              * Format: int64
@@ -3100,7 +3100,7 @@ export interface components {
             requests: boolean;
             /**
              * Format: int64
-             * @description grows with each change: ignore an event or an answer with a lower version
+             * @description grows with each change; ignore data with a lower version
              */
             version: number;
             /**
@@ -3763,7 +3763,7 @@ export interface operations {
     "blocks.list": {
         parameters: {
             query?: {
-                /** @description next of the previous page */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 /** @description maximum number of results */
                 limit?: number;
@@ -3872,7 +3872,7 @@ export interface operations {
     "chats.list": {
         parameters: {
             query?: {
-                /** @description next of the previous page */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 /** @description maximum number of results */
                 limit?: number;
@@ -4508,7 +4508,7 @@ export interface operations {
     "chats.export": {
         parameters: {
             query?: {
-                /** @description next of the previous part */
+                /** @description the next field of the previous page */
                 cursor?: string;
             };
             header?: never;
@@ -4563,7 +4563,7 @@ export interface operations {
             query: {
                 /** @description search only this chat */
                 chat?: string;
-                /** @description next of the previous response */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 /** @description maximum number of results */
                 limit?: number;
@@ -5020,7 +5020,7 @@ export interface operations {
     "friends.list": {
         parameters: {
             query?: {
-                /** @description next of the previous page */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 /** @description maximum number of results */
                 limit?: number;
@@ -5235,7 +5235,7 @@ export interface operations {
             query?: {
                 /** @description in: requests to the caller; out: requests of the caller */
                 box?: "in" | "out";
-                /** @description next of the previous page */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 /** @description maximum number of results */
                 limit?: number;

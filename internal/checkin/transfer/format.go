@@ -140,7 +140,7 @@ func csvReader(r io.Reader) (func() (line, error), error) {
 		row.left = maxRow
 		values, err := c.Read()
 		if errors.Is(err, errLongRow) {
-			return line{}, ErrFormat.On(fmt.Sprintf("after line %d", last), "a row has more than a million bytes; is a quote left open?")
+			return line{}, ErrFormat.On(fmt.Sprintf("after line %d", last), "a row exceeds a million bytes; check for an open quote")
 		}
 		if n := len(values); n > 0 {
 			last, _ = c.FieldPos(n - 1)
