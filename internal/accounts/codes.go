@@ -74,7 +74,7 @@ func (s *Service) knows(ctx context.Context, e emails.Address, clientNet string)
 	return known && clientNet != "", err
 }
 
-// checkOwnCode is [codes.Service.Check] for a code to the user's own address. where is the name of the code in the
+// checkOwnCode is [codes.Service.Check] for a code to the user's own address. field is the name of the code in the
 // request.
 func (s *Service) checkOwnCode(ctx context.Context, u User, p codes.Purpose, code, clientNet, field string) (codes.Code, error) {
 	if code == "" {

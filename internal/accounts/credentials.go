@@ -44,7 +44,7 @@ func (s *Service) confirmAgain(ctx context.Context, user ID, device DeviceID, c 
 }
 
 // confirm checks the current password of a logged-in user. It accepts any text if no password is set. Wrong passwords
-// are counted per device. The result may be outdated when it is used: see unchanged. where is the name of the password
+// are counted per device. The result may be outdated when it is used: see unchanged. field is the name of the password
 // in the request.
 func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, password, field string) (credential, error) {
 	c, err := credentialOf(ctx, s.db, user)

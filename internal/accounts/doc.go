@@ -44,14 +44,14 @@
 // its entry is checked in SQL, because another node may have issued it a millisecond ago. The caller's clock comes from
 // [Users].
 //
-// A refresh, and each end of a session, commits inside [aggregate.Caches.Change]. Every node refuses the old token within
-// MaxStale, half a second, even if the committing node dies at once or a node receives no invalidation (the fence stays
-// until it expires). The end of a session must not depend on Redis, so it proceeds without a fence ([cache.Proceed]).
-// Then the transaction enqueues the keys to drop, and every node checks for such messages five times a second (package
-// drops). The first node that has Redis drops the keys for all. A node that finds such a message and cannot drop the
-// keys uses no cache entry until the drop is done. So if the node that ends a session has lost Redis, the other nodes
-// accept the session for about a quarter of a second; the longest measured time is 241 ms. If a node loses both the
-// messages of Redis and SQL, entries in Redis are valid for at most an hour.
+// A refresh, and each end of a session, commits inside [aggregate.Caches.Change]. Every node refuses the old token
+// within MaxStale, half a second, even if the committing node dies at once or a node receives no invalidation (the
+// fence stays until it expires). The end of a session must not depend on Redis, so it proceeds without a fence
+// ([cache.Proceed]). Then the transaction enqueues the keys to drop, and every node checks for such messages five times
+// a second (package drops). The first node that has Redis drops the keys for all. A node that finds such a message and
+// cannot drop the keys uses no cache entry until the drop is done. So if the node that ends a session has lost Redis,
+// the other nodes accept the session for about a quarter of a second; the longest measured time is 241 ms. If a node
+// loses both the messages of Redis and SQL, entries in Redis are valid for at most an hour.
 //
 // To end all sessions of a user ([Service.RevokeAll]; a new password, a ban, a deletion) their devices are listed and
 // fenced one by one. A cache tag per user would drop them with one key, but costs two more commands for each uncached

@@ -6,7 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-func TestCredentialsByHTTP(t *testing.T) {
+func TestHTTP_Credentials(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		c := w.talk()
 		codes := 0

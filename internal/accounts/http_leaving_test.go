@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-func TestDeletionAndBanByHTTP(t *testing.T) {
+func TestHTTP_DeletionAndBan(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		c := w.talk()
 		user := w.join("ann@example.org", "correct horse").User.ID

@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-func TestSessionsByHTTP(t *testing.T) {
+func TestHTTP_Sessions(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		c := w.talk()

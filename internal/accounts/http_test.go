@@ -126,7 +126,7 @@ func (c *conversation) say(method, path, bearer, body string, out any) {
 	fmt.Fprintf(&c.text, "\n%s\n\n", bytes.TrimSpace(answer))
 }
 
-func TestFlow_HTTP(t *testing.T) {
+func TestHTTP_Flow(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		c := w.talk()
 

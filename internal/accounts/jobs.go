@@ -23,7 +23,7 @@ func (s *Service) Jobs() []worker.Job {
 		{Name: "accounts.trail", Every: time.Second, Run: func(ctx context.Context) error { return asKind(s.notes.Flush(ctx, s.db)) }},
 		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
 		// Clients whose response was lost retry within a few seconds.
-		{Name: "accounts.untold", Every: time.Second, Run: s.flushUntold},
+		{Name: "accounts.untold", Every: time.Second, Run: s.flushUnconfirmed},
 		// Soon, but not after each of many log-ins, because a garbage collection takes milliseconds.
 		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.Tidy(); return nil }},
 	}

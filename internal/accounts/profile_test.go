@@ -25,7 +25,7 @@ func (w *world) exec(query string, args ...any) {
 	}
 }
 
-func TestProfilesAndSearchByHTTP(t *testing.T) {
+func TestHTTP_ProfilesAndSearch(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		c := w.talk()
 		ann, bob := w.join("Ann@example.org", ""), w.join("bob@example.org", "")

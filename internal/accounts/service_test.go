@@ -393,7 +393,7 @@ func TestRequestCode_DoesNotRevealAccounts(t *testing.T) {
 	})
 }
 
-func TestCodesAreLimitedByAddressAndByIP(t *testing.T) {
+func TestRequestCode_LimitedByAddressAndClientNetwork(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{CodesPerMinute: 1, CodesPerDay: 3, CodesPerIP: 5}}, func(t *testing.T, w *world) {
 		ask := func(email, ip string) error {
 			_, err := w.RequestCode(t.Context(), email, "register", ip)
@@ -685,7 +685,7 @@ func TestRefresh_ReplayWindowStartsWithTheResponse(t *testing.T) {
 						w.startReplayWindow(t.Context(), first.rotated, nil)
 					case "unanswered":
 						w.startReplayWindow(t.Context(), first.rotated, errors.Join(ErrStore, sqldb.ErrOutcomeUnknown))
-						if err := w.flushUntold(t.Context()); err != nil {
+						if err := w.flushUnconfirmed(t.Context()); err != nil {
 							t.Fatal(err)
 						}
 					case "told":
@@ -729,7 +729,7 @@ func TestRefresh_OldTokenEndsTheSessionGuessDoesNot(t *testing.T) {
 	})
 }
 
-func TestTokensExpire(t *testing.T) {
+func TestTokens_Expire(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{AccessLife: time.Hour, RefreshLife: 2 * time.Hour})
 		a := w.join("ann@example.org", "")
@@ -781,7 +781,7 @@ func TestSweep_DeletesOnlyExpiredRows(t *testing.T) {
 	})
 }
 
-func TestLoggingOutEndsOneDeviceOrAll(t *testing.T) {
+func TestLogOut_EndsOneDeviceOrAll(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		b, c := w.enter("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")

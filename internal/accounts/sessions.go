@@ -340,9 +340,9 @@ func (u *unconfirmed) drain(now time.Time) []sessionRow {
 	return slices.DeleteFunc(list, func(s sessionRow) bool { return !now.Before(s.accessExpires) })
 }
 
-// flushUntold writes them to SQL when it answers. The lock of a running rotation delays it. It ignores rotations that
-// did not happen.
-func (s *Service) flushUntold(ctx context.Context) error {
+// flushUnconfirmed writes the unconfirmed rotations to SQL. The lock of a running rotation delays it. It ignores
+// rotations that did not happen.
+func (s *Service) flushUnconfirmed(ctx context.Context) error {
 	list := s.unconfirmed.drain(s.db.Now())
 	for len(list) > 0 {
 		n := min(len(list), idsPerStatement)

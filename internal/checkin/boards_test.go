@@ -70,7 +70,7 @@ func ordered(z streak.Freezes, b ranking.Board, histories map[accounts.ID]streak
 
 // The test plays two random weeks: taps, second taps also of users whose record is lost, make-ups, imports and freezes.
 // Each board must order all users like the log: after moves, after a count in SQL, and after a load.
-func TestBoardsThatWereMovedCountedAndLoadedAgree(t *testing.T) {
+func TestBoards_MovedCountedAndLoadedAgree(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
 		seed := rand.Uint64()

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {
+func TestUnanswered_TrueForLostConnection(t *testing.T) {
 	t.Parallel()
 	refused := error(&net.OpError{Op: "dial", Err: io.EOF})
 	deadlock := error(&mysql.MySQLError{Number: 1213})

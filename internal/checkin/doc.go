@@ -32,8 +32,8 @@
 //
 // Three other paths lead into the log: makeup.go, package transfer, and settle in freeze.go. makeup.go signs a missed
 // day in a transaction of its own that counts the make-ups of the month. Package transfer imports rows, and a message
-// of the queue applies them to Redis. At a start, settle finds the freezes that a dead node still owed. After all three,
-// agree.go computes the user's part of Redis again.
+// of the queue applies them to Redis. At a start, settle finds the freezes that a dead node still owed. After all
+// three, agree.go computes the user's part of Redis again.
 //
 // # What holds through crashes and data loss in Redis
 //

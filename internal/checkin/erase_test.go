@@ -282,7 +282,7 @@ func TestErase_LateCheckInIsErasedByRecheck(t *testing.T) {
 	})
 }
 
-func TestAFormerSeasonForgetsAnErasedUser(t *testing.T) {
+func TestErase_ReachesPastSeason(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 3)

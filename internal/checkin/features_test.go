@@ -417,7 +417,7 @@ func TestFreeze_StartSpendsNoneOnImportedDays(t *testing.T) {
 
 // The tap on the 16th closed its gap without a freeze, because the user had none. A day of January that is imported
 // afterwards earns one.
-func TestAnImportReopensNoGapThatWasClosed(t *testing.T) {
+func TestImport_KeepsClosedGaps(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(t *testing.T, w *world, user accounts.ID) error{
 		"a second tap": func(t *testing.T, w *world, user accounts.ID) error {
@@ -540,7 +540,7 @@ func (w *world) Grant(ctx context.Context, user accounts.ID, n int, reason strin
 	return x.Grant(ctx, user, n, reason)
 }
 
-func TestAGrantCoversTheGapThatIsOpen(t *testing.T) {
+func TestGrant_CoversOpenGap(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -623,7 +623,7 @@ func TestAudit_HasGrantsAndMakeUps(t *testing.T) {
 	}, ruled)
 }
 
-func TestALogWithAGrantIsReplayed(t *testing.T) {
+func TestReplay_IncludesGrants(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -646,7 +646,7 @@ func TestALogWithAGrantIsReplayed(t *testing.T) {
 }
 
 // Below the best of a compact board, ranks are counts. A grant moves a user in them too, however often it is applied.
-func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
+func TestGrant_MovesRanksBelowBest(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{FreezeMax: 1})
@@ -710,7 +710,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 	})
 }
 
-func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
+func TestRecord_OfOtherVersionIsReplaced(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -741,7 +741,7 @@ func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
 	})
 }
 
-func TestTheFirstDayIsTheMostSignificantBit(t *testing.T) {
+func TestRecord_FirstDayIsMostSignificantBit(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user, c := newUsers(1)[0], civil.Clock{}
@@ -756,7 +756,7 @@ func TestTheFirstDayIsTheMostSignificantBit(t *testing.T) {
 	})
 }
 
-func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
+func TestGrace_AllowsYesterdayAfterMidnight(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		c := civil.Clock{Zone: "Asia/Shanghai"}
@@ -801,7 +801,7 @@ func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
 
 // After a midnight that skips a date, the day that has just ended is the last one that the user lived. If a clock goes
 // back over midnight, there is one midnight only.
-func TestWhichDayHasJustEnded(t *testing.T) {
+func TestLate_DayThatJustEnded(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
 	moved, err := civil.Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", start)
@@ -878,7 +878,7 @@ func TestSettings_ReportAllFaults(t *testing.T) {
 	}
 }
 
-func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
+func TestBoards_FollowNewFreezeRules(t *testing.T) {
 	t.Parallel()
 	generous := ruled
 	generous.FreezeEvery, generous.FreezeMax = 1, 2

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestHangingSQL_IsUnavailable(t *testing.T) {
+func TestSQL_HangingIsUnavailable(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))

@@ -195,7 +195,7 @@ func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	return want
 }
 
-func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
+func TestReconcile_RepairsEveryKindOfDamage(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 14)
@@ -258,7 +258,7 @@ func TestReconcile_AllowsMissingFreezesInPastYear(t *testing.T) {
 	})
 }
 
-func TestReconciliationOfOneUserAndOfParts(t *testing.T) {
+func TestReconcile_OneUserOrPart(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -534,7 +534,7 @@ func TestSnapshot_FollowsLogDespiteEmptiedRedis(t *testing.T) {
 	})
 }
 
-func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
+func TestSnapshot_LostDaysRaiseAlarm(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))

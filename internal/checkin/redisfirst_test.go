@@ -460,7 +460,7 @@ func TestRedisFirst_SnapshotRestoresLostStream(t *testing.T) {
 	}
 }
 
-func TestClaimsAreBroughtToSQLPageByPage(t *testing.T) {
+func TestClaims_WrittenToSQLInPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t, aof...).URL), Settings{Mode: RedisFirst})
 	users, today := newUsers(400), civil.Clock{}.Today(w.clock.now())
@@ -696,7 +696,7 @@ func TestRedisFirst_ChecksDurabilityOnceRedisIsBack(t *testing.T) {
 	asked.Wait() // it has ended by itself
 }
 
-func TestAClaimIsReadAsItWasWritten(t *testing.T) {
+func TestClaim_RoundTrip(t *testing.T) {
 	t.Parallel()
 	r := tap(ids.New[accounts.User](), civil.Clock{}, 20000, time.UnixMilli(1_800_000_000_123), Activity{7, 8}, 1<<63+5)
 	if got, ok := parseClaim(r.user, r.day, claimText(r)); !ok || got.key() != r.key() || !got.at.Equal(r.at) || got.req != r.req ||

@@ -490,7 +490,7 @@ func drawRules(r *rand.Rand) Settings {
 	return Settings{MakeupDays: 3 + r.IntN(12), MakeupLimit: r.IntN(4), FreezeEvery: r.IntN(4), FreezeMax: r.IntN(4), Grace: 10 * time.Minute}
 }
 
-func TestTheRulesFollowAPlainListOfDays(t *testing.T) {
+func TestRules_MatchListOfDays(t *testing.T) {
 	t.Parallel()
 	histories := int64(100_000)
 	if raced {
@@ -653,7 +653,7 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 	return signed, covered, missed
 }
 
-func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
+func TestService_MatchesListOfDays(t *testing.T) {
 	t.Parallel()
 	rules := Settings{MakeupDays: 9, MakeupLimit: 2, FreezeEvery: 3, FreezeMax: 2, Grace: 10 * time.Minute}
 	histories := uint64(200)

@@ -384,7 +384,7 @@ func newUsers(n int) (users []accounts.ID) {
 	return users
 }
 
-func TestCheckingInFollowsTheReference(t *testing.T) {
+func TestCheckIn_MatchesReference(t *testing.T) {
 	t.Parallel()
 	everyWorld(t, func(t *testing.T, w *world) {
 		users, c := newUsers(12), civil.Clock{Zone: "Asia/Shanghai"}
@@ -463,7 +463,7 @@ func TestCheckIn_RetryReturnsFirstResponse(t *testing.T) {
 	})
 }
 
-func TestTheDayIsTheUsersOwn(t *testing.T) {
+func TestCheckIn_DayIsInUsersZone(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		user := ids.New[accounts.User]()
@@ -518,7 +518,7 @@ func TestBoard_DeadStreakLeavesAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnEmptiedRedisCostsNothing(t *testing.T) {
+func TestRedis_EmptiedLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, server.URL))
@@ -681,7 +681,7 @@ func TestRead_NeverStaleAcrossRedisRestart(t *testing.T) {
 
 // Another node died after its commit: its rows are in SQL, its mark no longer moves, and Redis has records without
 // them.
-func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
+func TestProjection_AppliesRowsOfDeadNode(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := newUsers(6), civil.Clock{}
@@ -719,7 +719,7 @@ func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 }
 
 // SQL shows a row before it is on disk. A reader then applies it to Redis, although a crash of SQL may lose it.
-func TestADayThatSQLLostLeavesRedis(t *testing.T) {
+func TestRecord_DropsDayLostInSQL(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := newUsers(2), civil.Clock{}
@@ -871,7 +871,7 @@ func TestSkippedDate_NotWrittenForErasedUser(t *testing.T) {
 	})
 }
 
-func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
+func TestService_ReturnsErrorsOfCaller(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
@@ -887,7 +887,7 @@ func TestErrorsOfTheCallerChangeNothing(t *testing.T) {
 	})
 }
 
-func TestCallersThatLeftDoNotHoldTheMark(t *testing.T) {
+func TestMark_NotDelayedByDisconnectedCallers(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))

@@ -44,7 +44,7 @@ func TestBatch_AddedButUnreadIsOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestEveryStatementReadsRows(t *testing.T) {
+func TestStatements_ReadRows(t *testing.T) {
 	t.Parallel()
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {

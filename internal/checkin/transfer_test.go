@@ -94,7 +94,7 @@ func (w *world) follow(t *testing.T) (n int) {
 	return len(all)
 }
 
-func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
+func TestImport_ReachesSQLThenRedis(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		w.clock.set(time.Now().UTC().Truncate(time.Second))
@@ -163,7 +163,7 @@ func TestImport_ReplayedToRedisThatLostIt(t *testing.T) {
 	})
 }
 
-func TestExportIsReadBackByImport(t *testing.T) {
+func TestExport_ReadBackByImport(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, _ := inhabited(t, w, 14)
@@ -379,7 +379,7 @@ func TestImport_SeasonHasDaysOfEarlierZone(t *testing.T) {
 
 // Days of former months that are imported also reach their boards, if these are loaded, and do not put the current
 // boards in doubt.
-func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
+func TestImport_ReachesBoardsOfSeasons(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, kind string) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{Boards: kind})

@@ -11,7 +11,7 @@
 // The key stream:publisher:{{stream}} is a lease (package lease). At most one node has it, with a fencing token. All
 // changes by a publisher's node have the token. In Redis, a script refuses a token that is not the newest. SQL accepts
 // changes only with streams.fence equal to the token. For each packet, the node checks that its lease is still valid.
-// So a publisher whose node was suspended changes nothing and shows nothing after its lease has expired.
+// So after the lease of a suspended node has expired, its publisher changes no data and sends no media.
 //
 // If Redis loses a lease, the node acquires it again and the session continues. While Redis is unavailable, media stop
 // when the lease expires, and the publisher's session ends half a minute later.

@@ -30,7 +30,7 @@ type localStream struct {
 	src     *media.Source
 	pub     *publication // nil for a relay
 	session SessionID    // for a relay: the publisher's session
-	lost    time.Time    // for a relay: time since no publisher is known; zero: one is known
+	lost    time.Time    // for a relay: time when its publisher was lost; zero while it has one
 	views   map[SessionID]*view
 	idle    time.Time // time since the stream has no viewers
 }
@@ -44,7 +44,7 @@ type publication struct {
 	src       *media.Source
 	unfollow  func()
 	held      atomic.Pointer[lease.Held]
-	lost      time.Time       // time since the lease is not this node's; zero: it is
+	lost      time.Time       // time when this node lost the lease; zero while it has the lease
 	recording *localRecording // the recording; nil: none
 
 	counted time.Time // time of the last count of bytes
@@ -215,7 +215,7 @@ func (s *Service) round(ctx context.Context, p *publication) error {
 	defer cancel()
 	err := p.held.Load().Renew(ctx)
 	if errors.Is(err, lease.ErrLost) {
-		err = s.again(ctx, p)
+		err = s.reacquire(ctx, p)
 	}
 	if err == nil {
 		err = s.report(ctx, p)
@@ -239,9 +239,9 @@ func (s *Service) round(ctx context.Context, p *publication) error {
 // errNotYet reports that a lease is not available at the moment, and that no other node is known to hold it.
 var errNotYet = errors.New("live: the lease is not available yet")
 
-// again acquires a lost lease: Redis has lost it, unless another publisher holds it. A lease that this node acquired
-// without getting the reply expires.
-func (s *Service) again(ctx context.Context, p *publication) error {
+// reacquire acquires a lease that Redis has lost, unless another publisher has it. A lease whose reply this node did
+// not get expires.
+func (s *Service) reacquire(ctx context.Context, p *publication) error {
 	held, err := s.leases.Acquire(ctx, leaseKeys(p.stream), s.cfg.Node, s.life)
 	if errors.Is(err, lease.ErrHeld) {
 		h, _, unknown := s.leases.Holder(ctx, leaseKeys(p.stream))

@@ -384,9 +384,9 @@ func TestOperator_StopAndRotateBothApply(t *testing.T) {
 	eventually.True(t, "the publisher to be sent away", func() bool { return w.shown(ann, st.ID).OnAir == nil })
 }
 
-// TestAnOldPublisherChangesNothingAndShowsNothing suspends a node for longer than its lease. Another node gets a
+// TestPublisher_SupersededChangesNothing suspends a node for longer than its lease. Another node gets a
 // publisher, and then the first node resumes.
-func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
+func TestPublisher_SupersededChangesNothing(t *testing.T) {
 	asleep := single(t, func(s *Service) { s.life, s.every = 10*time.Second, time.Hour })
 	next := asleep.neighbour(nil)
 	ctx := t.Context()
@@ -525,7 +525,7 @@ func TestViewers_OfDeadNodeCountForHalfMinute(t *testing.T) {
 	}
 }
 
-func TestARecordingBecomesAFile(t *testing.T) {
+func TestRecording_BecomesFile(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	st, keys := w.made(ann, Update{Record: to(true)})
@@ -583,7 +583,7 @@ func TestARecordingBecomesAFile(t *testing.T) {
 	eventually.True(t, "nothing to be left", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, os.ErrNotExist) })
 }
 
-func TestEachRecordingIsReachedByCursors(t *testing.T) {
+func TestRecordings_CursorsReachEach(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	st, _ := w.made(ann, Update{})
@@ -663,7 +663,7 @@ func TestRecording_BeingStoredUsesNoSession(t *testing.T) {
 }
 
 // A stored recording without a row is not stored a second time.
-func TestARecordingIsStoredOnce(t *testing.T) {
+func TestRecording_StoredOnce(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	st, keys := w.made(ann, Update{Record: to(true)})
@@ -781,7 +781,7 @@ func TestStart_IgnoresRecordingsOfOtherNodes(t *testing.T) {
 }
 
 // A viewer may end viewers' sessions on any node, but not the publisher's.
-func TestAViewerEndsNoPublisher(t *testing.T) {
+func TestViewer_EndsNoPublisher(t *testing.T) {
 	w := single(t, nil)
 	far := w.neighbour(nil)
 	ann := w.person()
@@ -857,7 +857,7 @@ func TestTicket_EndsByTimeAndRotation(t *testing.T) {
 	eventually.True(t, "who came by it to be sent away", func() bool { return v.Ended() })
 }
 
-func TestErasingAUserDeletesTheirStreams(t *testing.T) {
+func TestErase_DeletesStreamsOfUser(t *testing.T) {
 	w := single(t, nil)
 	ctx := t.Context()
 	ann, bob := w.person(), w.person()
@@ -881,7 +881,7 @@ func TestErasingAUserDeletesTheirStreams(t *testing.T) {
 }
 
 // No user or client network can use all slots of a node, and viewers leave some to publishers and other nodes.
-func TestViewersLeavePlacesToOthers(t *testing.T) {
+func TestWatch_LeavesSlotsToOthers(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.Sessions, s.cfg.MaxFrom = 30, 5 })
 	ann := w.person()
 	st, keys := w.made(ann, Update{Access: to(Open)})
@@ -1094,7 +1094,7 @@ func TestWatching_EndsWithItsRightOnAllNodes(t *testing.T) {
 	w.fails("publishing a banned owner's stream", err, ErrStream)
 }
 
-func TestAUserHasSoManyStreams(t *testing.T) {
+func TestCreate_LimitsStreamsPerUser(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
 	for range w.cfg.Owned {
@@ -1106,7 +1106,7 @@ func TestAUserHasSoManyStreams(t *testing.T) {
 	w.fails("no title", err, ErrTitle)
 }
 
-func TestANodeWithoutItsPortDoesTheRest(t *testing.T) {
+func TestNode_WithoutPortStillShowsStreams(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.UDP = "192.0.2.1:9" }) // an address of no machine here
 	ann := w.person()
 	st, keys := w.made(ann, Update{})

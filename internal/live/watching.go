@@ -267,7 +267,7 @@ func (s *Service) endView(id ID, session SessionID) bool {
 	return false
 }
 
-// localStreamOf returns a stream of this node, and starts a relay if another node has the publisher. If here is true,
+// localStreamOf returns a stream of this node, and starts a relay if another node has the publisher. If local is true,
 // it returns only a stream that is published on this node. It returns ErrOffAir, ErrState or ErrNode.
 func (s *Service) localStreamOf(ctx context.Context, id ID, local bool) (*localStream, error) {
 	if a := s.found(id); a != nil && (a.pub != nil || !local) {
@@ -418,7 +418,7 @@ func (s *Service) checkDue(ctx context.Context) {
 	}
 }
 
-// checkStreams does the work of look for some streams.
+// checkStreams does the work of checkDue for some streams.
 func (s *Service) checkStreams(ctx context.Context, list []ID) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()

@@ -32,7 +32,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestOnlyPublicAddressesAreDialled(t *testing.T) {
+func TestDial_OnlyPublicAddresses(t *testing.T) {
 	for text, want := range map[string]bool{
 		"8.8.8.8": true, "1.1.1.1": true, "142.250.1.1": true, "2a00:1450:4001::1": true,
 		"127.0.0.1": false, "127.9.9.9": false, "0.0.0.0": false, "0.1.2.3": false, "10.1.2.3": false, "172.16.0.1": false,
@@ -101,7 +101,7 @@ func TestContact_IsSettingOrPageOrMailSender(t *testing.T) {
 	}
 }
 
-func TestARedirectIsNotFollowed(t *testing.T) {
+func TestSend_DoesNotFollowRedirect(t *testing.T) {
 	followed := new(atomic.Int32)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/there" {
@@ -121,7 +121,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestTheKeysFollowFromSeedAndSecretAlone(t *testing.T) {
+func TestKeys_DependOnSeedAndSecretOnly(t *testing.T) {
 	secret := []byte(strings.Repeat("s", 32))
 	k := keysOf(secret, "seed")
 	if k != keysOf(secret, "seed") || k == keysOf(secret, "another") || k == keysOf([]byte(strings.Repeat("t", 32)), "seed") {
@@ -671,9 +671,9 @@ func TestSubscribe_TakesOverAnEndpointOnlyWithItsKeys(t *testing.T) {
 	})
 }
 
-// TestASubscriptionIsItsDevicesAlone checks that a user changes no subscription of another user or device, except for
+// TestSubscription_OnlyOfItsDevice checks that a user changes no subscription of another user or device, except for
 // one with the same endpoint.
-func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
+func TestSubscription_OnlyOfItsDevice(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		conv := w.conversation()
@@ -886,9 +886,9 @@ func TestSettings_ConcurrentChangesBothApply(t *testing.T) {
 	})
 }
 
-// TestAMentionIsPushedOnce checks a user who wants notifications of mentions only. Later messages cause no push, unless
+// TestMention_PushedOnce checks a user who wants notifications of mentions only. Later messages cause no push, unless
 // none was sent yet.
-func TestAMentionIsPushedOnce(t *testing.T) {
+func TestMention_PushedOnce(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		conv := w.conversation()
 		ann := w.member(conv)

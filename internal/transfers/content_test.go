@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers/storage/storagetest"
 )
 
-func TestAFileOfPartsReadsAsOne(t *testing.T) {
+func TestContent_ReadsPartsAsOneFile(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s storage.Storage) {
 		id := ids.New[Transfer]()
 		data := random(100_000)
@@ -74,7 +74,7 @@ func TestAFileOfPartsReadsAsOne(t *testing.T) {
 }
 
 // A whole upload with an interruption, on an S3 server that becomes unavailable.
-func TestAnUploadGoesToABucket(t *testing.T) {
+func TestUpload_ToBucket(t *testing.T) {
 	log.SetOutput(io.Discard)
 	defer log.SetOutput(os.Stderr)
 	setting, server := storagetest.S3(t)

@@ -379,7 +379,7 @@ func TestFinish_CompletedByAnotherNode(t *testing.T) {
 }
 
 // Two nodes finish the same file: its thumbnails are stored once.
-func TestAFileThatTwoFinishIsSound(t *testing.T) {
+func TestFinish_ConcurrentNodesKeepFileIntact(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		var ran atomic.Bool
 		w.scanner = during(func() {
@@ -442,7 +442,7 @@ func mp4(scale, length uint32, handler string, early bool) []byte {
 	return bytes.Join([][]byte{box("ftyp", []byte("isom\x00\x00\x00\x00")), data, moov}, nil)
 }
 
-func TestARecordingSaysHowLongItIs(t *testing.T) {
+func TestRecording_HasDuration(t *testing.T) {
 	webm := "\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm" + strings.Repeat("\x00", 40)
 	for name, tc := range map[string]struct {
 		data []byte

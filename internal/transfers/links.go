@@ -115,7 +115,7 @@ func (s signer) check(link string) (claim, bool) {
 	return c, malformed == nil && malformedUser == nil && err == nil
 }
 
-// sameAs returns instead if err is what, and err otherwise.
+// sameAs returns to if err is from, and err otherwise.
 func sameAs(err, from, to error) error {
 	if errors.Is(err, from) {
 		return to

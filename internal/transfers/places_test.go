@@ -76,7 +76,7 @@ func TestPlaces_NewestUploadReplacesHangingOne(t *testing.T) {
 
 // A user can upload all allowed open transfers at once, even if each has a hanging upload. An ended upload that still
 // hangs delays only the user's own uploads.
-func TestAUserHasSoManyUploadsAtOnce(t *testing.T) {
+func TestPlaces_LimitUploadsPerUser(t *testing.T) {
 	inBubble(t, Settings{Open: 3}, func(t *testing.T, w *world) {
 		data := random(testChunk + 1)
 		var all []ID

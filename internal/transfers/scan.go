@@ -78,8 +78,8 @@ const (
 	scanTurn = time.Minute
 )
 
-// again is the time of the next try for a file that could not be finished, and the number of failed tries.
-type again struct {
+// nextTry is the time of the next try for a file that could not be finished, and the number of failed tries.
+type nextTry struct {
 	at    time.Time
 	tries int
 }
@@ -108,7 +108,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 	var fault error
 	finished := false
 	results := make(chan result, maxConcurrentScans)
-	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // these files no longer exist
+	maps.DeleteFunc(s.nextTries, func(_ ID, a nextTry) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // these files no longer exist
 	s.unbegun = s.due(s.unbegun)
 	senders := rotation{running: map[accounts.ID]int{}, last: map[accounts.ID]int{}}
 	began, busy := time.Now(), 0
@@ -201,7 +201,7 @@ func (r *rotation) begin(sender accounts.ID) {
 func (s *Service) due(batch []Transfer) (due []Transfer) {
 	now := s.sql.db.Now()
 	for i := range batch {
-		if !s.again[batch[i].ID].at.After(now) {
+		if !s.nextTries[batch[i].ID].at.After(now) {
 			due = append(due, batch[i])
 		}
 	}
@@ -210,14 +210,14 @@ func (s *Service) due(batch []Transfer) (due []Transfer) {
 
 // tried records the result of finishing a file.
 func (s *Service) tried(id ID, err error) {
-	a, before := s.again[id]
+	a, before := s.nextTries[id]
 	switch {
 	case err != nil:
 		a.tries++
 		a.at = s.sql.db.Now().Add(retryDelay(a.tries))
-		s.again[id] = a
+		s.nextTries[id] = a
 	case before:
-		delete(s.again, id)
+		delete(s.nextTries, id)
 	}
 }
 

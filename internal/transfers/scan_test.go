@@ -39,7 +39,7 @@ func onReal(t testing.TB, settings Settings) *world {
 
 // A file waits until the scanner has passed it. A refused file is deleted. A file waits as long as the scanner has no
 // result.
-func TestAScannerDecides(t *testing.T) {
+func TestScan_ResultDecides(t *testing.T) {
 	var broken atomic.Bool
 	bad := []byte("this is bad")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -84,7 +84,7 @@ type Service struct {
 	decoding  *fairqueue.Queue // of files in memory for decoding, in bytes
 	waited    Transfer         // the last file that the finishing job has read; zero: it begins at the front
 	unbegun   []Transfer       // files that this job has read and not started
-	again     map[ID]again     // files that it could not finish
+	nextTries map[ID]nextTry   // files that it could not finish
 	releasing sync.WaitGroup   // removals of files that messages released or that were cancelled
 	signer    signer
 	previous  signer // nil: none
@@ -102,7 +102,7 @@ func New(cfg Config) (_ *Service, err error) {
 	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus,
 		people: cfg.People, relations: cfg.Relations,
 		signer: cfg.Secret, previous: cfg.Previous, inRoom: cfg.MaySubscribe, cfg: cfg.Settings, log: cfg.Log,
-		limiter: progressLimiter{at: map[ID]time.Time{}}, again: map[ID]again{},
+		limiter: progressLimiter{at: map[ID]time.Time{}}, nextTries: map[ID]nextTry{},
 		places: places{most: cfg.Open, byUser: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
 		studio: cfg.Studio, decoding: newDecoding()}
 	s.scanner = newScanner(cfg.Scan)

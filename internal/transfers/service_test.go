@@ -113,7 +113,7 @@ func TestUpload_RefusesWrongOffset(t *testing.T) {
 
 // Each byte of concurrent uploads counts once, and the file has the computed SHA-256: the bytes of a download are the
 // hashed bytes, from any of the requests.
-func TestUploadsAtOnceDoNotMix(t *testing.T) {
+func TestUpload_ConcurrentDoNotMix(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		nodes := []*world{w, w.neighbour()}
 		for round := range 5 {
@@ -182,7 +182,7 @@ func TestUpload_StalledDoesNotBlockResume(t *testing.T) {
 	})
 }
 
-func TestAFileWithAnotherSumFails(t *testing.T) {
+func TestUpload_WrongFileSumFails(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2*testChunk + 1)
 		id := w.begin(data).ID
@@ -198,7 +198,7 @@ func TestAFileWithAnotherSumFails(t *testing.T) {
 	})
 }
 
-func TestAPieceWithAnotherSumCountsForNothing(t *testing.T) {
+func TestUpload_PieceWithWrongSumDoesNotCount(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(3*testChunk + 7)
 		id := w.begin(data).ID
@@ -268,7 +268,7 @@ func TestUpload_ResumesAtLastWholeChunkAfterCrash(t *testing.T) {
 }
 
 // A connection that the server ended because it stalled does not look like an unavailable database.
-func TestALineThatStoodStillIsCut(t *testing.T) {
+func TestUpload_StalledConnectionIsCut(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2 * testChunk)
 		id := w.begin(data).ID
@@ -330,7 +330,7 @@ type osError struct{ error }
 
 func (e *osError) Unwrap() error { return e.error }
 
-func TestSmallPiecesComeToAnEnd(t *testing.T) {
+func TestUpload_LimitsSmallPieces(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(3 * testChunk)
 		id := w.begin(data).ID
@@ -418,7 +418,7 @@ func TestOffer_Permissions(t *testing.T) {
 	}
 }
 
-func TestADayAllowsSoMuch(t *testing.T) {
+func TestQuota_LimitsBytesPerDay(t *testing.T) {
 	eachEngine(t, Settings{DayBytes: 100, DayFiles: 8, Open: 4}, func(t *testing.T, w *world) {
 		offer := func(size int64) (Transfer, error) {
 			return w.Offer(t.Context(), w.users[0], Offer{To: w.users[1], Name: "x", Size: size})
@@ -528,7 +528,7 @@ func TestTransfer_UnfinishedExpires(t *testing.T) {
 	})
 }
 
-func TestBothSidesCanEndATransfer(t *testing.T) {
+func TestCancel_BySenderAndReceiver(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2 * testChunk)
 		rejected := w.offer(data)
@@ -579,7 +579,7 @@ func TestBothSidesCanEndATransfer(t *testing.T) {
 	})
 }
 
-func TestNothingIsLeftOfAnErasedUser(t *testing.T) {
+func TestErase_LeavesNothingOfUser(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.befriend(0, 2)
 		data := random(testChunk + 1)
@@ -702,7 +702,7 @@ func TestProgress_WorksWithoutRedis(t *testing.T) {
 	})
 }
 
-func TestTheListHasPages(t *testing.T) {
+func TestList_HasPages(t *testing.T) {
 	eachEngine(t, Settings{Open: 1000, DayFiles: 1000}, func(t *testing.T, w *world) {
 		var want []ID
 		for i := range 2*transfersPerPage + 3 {
@@ -739,7 +739,7 @@ func TestTheListHasPages(t *testing.T) {
 
 // A caller who cancels does not wait for a hanging storage. The cancellation is effective at once, and the bytes are
 // deleted when the storage responds.
-func TestACancelWaitsForNoStorage(t *testing.T) {
+func TestCancel_DoesNotWaitForStorage(t *testing.T) {
 	inBubble(t, Settings{}, func(t *testing.T, w *world) {
 		data := random(2 * testChunk)
 		id := w.begin(data).ID
@@ -769,7 +769,7 @@ func TestACancelWaitsForNoStorage(t *testing.T) {
 }
 
 // A try whose response was lost is followed by another one, perhaps while it still runs.
-func TestTriesOfOneRequestMakeOneOffer(t *testing.T) {
+func TestOffer_RetriesCreateOne(t *testing.T) {
 	eachEngine(t, Settings{Open: 1, DayFiles: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		o := Offer{ID: ids.New[Transfer](), To: w.users[1], Name: "a file.bin", Size: 5}

@@ -19,7 +19,7 @@ func analyze(t *testing.T, db *sqldb.DB, table string) {
 	}
 }
 
-func TestFilesOfMessagesCostTheirSenderNothing(t *testing.T) {
+func TestSQL_SkipsFilesOfMessages(t *testing.T) {
 	user := ids.New[accounts.User]()
 	lite := sqldbtest.SQLite(t)
 	if plan := sqldbtest.Plan(t, lite, listSent, user, never.UnixMilli(), 1, 1, "", 10); !strings.Contains(plan, "(sender=? AND expires<?)") {
@@ -48,7 +48,7 @@ func TestFilesOfMessagesCostTheirSenderNothing(t *testing.T) {
 	}
 }
 
-func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
+func TestQuota_SweepDeletesPastDaysOnly(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		const old, fresh = sweepBatch + 1, 100
 		today := dayOf(w.sql.db.Now())

@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestAFilesNameIsOneEverywhere(t *testing.T) {
+func TestName_ValidOnAllSystems(t *testing.T) {
 	for name, want := range map[string]string{
 		"holiday.jpg":                    "holiday.jpg",
 		"假期 照片.jpg":                      "假期 照片.jpg",
@@ -142,7 +142,7 @@ func TestLink_ValidForFileUserAndTime(t *testing.T) {
 	})
 }
 
-func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+func TestSettings_RefuseInvalidValues(t *testing.T) {
 	if err := (Settings{}).Validate(); err != nil {
 		t.Error(err)
 	}

@@ -346,8 +346,8 @@ func countsNot(err error) bool {
 	return errors.Is(err, ErrOffset) || errors.Is(err, ErrEnded) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrCut)
 }
 
-// commit commits parts. With its last byte, the transfer is done in the simplest case. It fails if its SHA-256 differs
-// from the declared one. If there is a scanner, or the file is for messages, it is finished later.
+// commit commits parts. The last byte completes the transfer, or fails it if its SHA-256 differs from the declared one.
+// With a scanner, and for a file for messages, [Service.finish] completes the transfer later.
 func (u *upload) commit(ctx context.Context, ws []written) error {
 	s, last := u.s, ws[len(ws)-1]
 	parts := make([]part, len(ws))

@@ -47,7 +47,7 @@ func New(db *redis.DB, log *slog.Logger) *Counter {
 }
 
 // Count counts one try with each of meters in one round trip, or with none if one of them refuses, and returns the
-// remaining time of the lock. While Redis is unavailable this process counts; now is its clock. Otherwise Take returns
+// remaining time of the lock. While Redis is unavailable this process counts; now is its clock. Otherwise Count returns
 // the cause of ctx or the server's error about a key.
 func (c *Counter) Count(ctx context.Context, meters []Meter, now time.Time) (allowed bool, left time.Duration, err error) {
 	answers, err := c.try(ctx, meters)

@@ -33,7 +33,7 @@ func onMemory(t *testing.T, test func(t *testing.T, c *Counter, when string)) {
 	})
 }
 
-func TestTake_CountsWithAllMetersOrNone(t *testing.T) {
+func TestCount_AllMetersOrNone(t *testing.T) {
 	onMemory(t, func(t *testing.T, c *Counter, when string) {
 		narrow, wide := meter(when+" narrow", 2), meter(when+" wide", 5)
 		count := func(what string, want bool, meters ...Meter) {

@@ -42,7 +42,7 @@ func TestMAC_BindsCodeToProof(t *testing.T) {
 	}
 }
 
-func TestCodesAreSixDigits(t *testing.T) {
+func TestCode_HasSixDigits(t *testing.T) {
 	p := to("ann@example.org", ForLogin)
 	seen := map[string]bool{}
 	for range 1000 {

@@ -27,7 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestEveryIdIsInOnePart(t *testing.T) {
+func TestParts_ContainEachIDOnce(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []int{1, 2, 3, 7, 64, MaxParts} {
 		for range 200 {
@@ -162,7 +162,7 @@ func TestRebuild_AbandonsLongLoad(t *testing.T) {
 	})
 }
 
-func TestDaysThatVanishFromSQLAreAbnormal(t *testing.T) {
+func TestSnapshot_LostDaysAreAbnormal(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -281,7 +281,7 @@ func TestSnapshot_ResumesAmongClaims(t *testing.T) {
 	})
 }
 
-func TestRunsComeRoundByThemselves(t *testing.T) {
+func TestRuns_StartBySchedule(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -318,7 +318,7 @@ func TestRunsComeRoundByThemselves(t *testing.T) {
 	})
 }
 
-func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
+func TestLastReconciliation_ShownByAllNodes(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
@@ -422,7 +422,7 @@ func TestSave_RefusesRunOfAnotherNode(t *testing.T) {
 	}
 }
 
-func TestRunsAreListedAndWithdrawn(t *testing.T) {
+func TestRuns_ListAndWithdraw(t *testing.T) {
 	t.Parallel()
 	store := NewStore(sqldbtest.SQLite(t))
 	var asked []int64

@@ -133,7 +133,7 @@ func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accou
 	return nil, fromTheTouched, err
 }
 
-// persist writes the months and totals of users that have changed, unless look is set. It returns how many users
+// persist writes the months and totals of users that have changed, unless dryRun is set. It returns how many users
 // changed in a way that no check-in causes, and how many changed at all.
 func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History,
 	dryRun bool) (abnormal, changed int, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-func TestEveryStatementReadsRows(t *testing.T) {
+func TestStatements_ReadRows(t *testing.T) {
 	t.Parallel()
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {

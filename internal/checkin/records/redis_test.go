@@ -120,7 +120,7 @@ func TestDrop_RemovesOnlyGivenKeys(t *testing.T) {
 	})
 }
 
-func TestLoadingMergesAndLosesNothing(t *testing.T) {
+func TestLoad_MergesWithoutLoss(t *testing.T) {
 	t.Parallel()
 	everyEngine(t, func(t *testing.T, s *Store) {
 		for range 40 {
@@ -160,7 +160,7 @@ func merged(sql, held *streak.Record) *streak.Record {
 	return &out
 }
 
-func TestReplacingFollowsItsTwin(t *testing.T) {
+func TestReplace_MatchesTwin(t *testing.T) {
 	t.Parallel()
 	everyEngine(t, func(t *testing.T, s *Store) {
 		texts := []string{"", "\x00\x01", string(randomRecord()[:]), string(randomRecord()[:])}
@@ -200,7 +200,7 @@ func replaced(is, seen Held, rec *streak.Record) (Held, bool) {
 	return Held{There: true, Text: string(rec[:])}, true
 }
 
-func TestAScanFindsEveryRecordPageByPage(t *testing.T) {
+func TestScan_FindsEachRecordInPages(t *testing.T) {
 	t.Parallel()
 	everyEngine(t, func(t *testing.T, s *Store) {
 		var keys []Key

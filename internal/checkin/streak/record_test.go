@@ -61,7 +61,7 @@ func days(t *testing.T, dates ...string) (history History) {
 	return history
 }
 
-func TestStatusFollowsFromTheDays(t *testing.T) {
+func TestStatus_FollowsFromDays(t *testing.T) {
 	for _, tt := range []struct {
 		what    string
 		history []string
@@ -117,7 +117,7 @@ func drawHistory(t *rapid.T) History {
 	return History{Marks: history}
 }
 
-func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
+func TestRecordAndTally_MatchReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := drawHistory(t)
 		last := civil.DayOf(2023, time.December, 1)
@@ -139,7 +139,7 @@ func TestRecordAndTallyAgreeWithTheReference(t *testing.T) {
 	})
 }
 
-func TestADayIsOneBitOfTheRecord(t *testing.T) {
+func TestRecord_DayIsOneBit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := drawHistory(t).Marks
 		if len(history) == 0 {

@@ -79,7 +79,7 @@ func TestExport_HasCurrentZone(t *testing.T) {
 
 // If the number of a make-up is taken, the day gets a later one. If the day exists without its audit, the audit is
 // added.
-func TestDaysMadeUpOfTwoDatabasesCountTogether(t *testing.T) {
+func TestImport_RenumbersMakeUpsOfTwoDatabases(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		user := account(t, db, "a@example.org", "A", "UTC")
@@ -313,7 +313,7 @@ func TestImport_SkipsAndReportsWrongRows(t *testing.T) {
 	}
 }
 
-func TestImportOpensAccountsThatTheirOwnersCanUse(t *testing.T) {
+func TestImport_CreatesUsableAccounts(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		text := `email,name,zone,day
@@ -352,7 +352,7 @@ ida@example.org,Ida,UTC,2026-99-01
 }
 
 // An export from before an erasure does not create the account again, because its id stays taken. The other rows count.
-func TestAnErasedAccountIsNotOpenedAgain(t *testing.T) {
+func TestImport_DoesNotRecreateErasedAccount(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	known, gone := account(t, db, "a@example.org", "A", "UTC"), account(t, db, "b@example.org", "B", "UTC")
 	if _, err := db.ExecContext(t.Context(), "UPDATE users SET erased = -1, email = '', email_key = ? WHERE id = ?", "deleted:"+gone.String(),

@@ -31,7 +31,7 @@ type address struct {
 	missing bool // the machine did not have it at the last check
 }
 
-// listen opens the port on the addresses of the machine that keep accepts.
+// listen opens the port on the addresses of the machine that accept allows.
 func (a *allAddresses) listen(accept func(net.IP) bool) (*ice.MultiUDPMuxDefault, error) {
 	return ice.NewMultiUDPMuxFromPort(a.port, append(slices.Clip(a.options), ice.UDPMuxFromPortWithIPFilter(accept))...)
 }

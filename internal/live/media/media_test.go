@@ -218,7 +218,7 @@ func relay(t *testing.T, from *media.Engine, src *media.Source, to *media.Engine
 	return again, offered
 }
 
-func TestARelayHandsOn(t *testing.T) {
+func TestRelay_Forwards(t *testing.T) {
 	near, far := engine(t), engine(t)
 	p, src := publish(t, near, livetest.Camera{})
 	again, _ := relay(t, near, src, far)
@@ -295,7 +295,7 @@ func TestSource_RefusesWhileNotOpen(t *testing.T) {
 	}
 }
 
-func TestAnOfferThatIsNoneIsRefused(t *testing.T) {
+func TestOffer_InvalidIsRefused(t *testing.T) {
 	e := engine(t)
 	const session, section = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n", "m=video 9 UDP/TLS/RTP/SAVPF 99\r\n"
 	for _, text := range []string{"", "v=0", "hello", session + section + "a=rtpmap:99 MADEUP/90000\r\n", session + strings.Repeat(section, 9),
@@ -409,7 +409,7 @@ func TestRecording_EndsAtMaxSize(t *testing.T) {
 }
 
 // A file may fail while several samples are written in a row, for example after a missing packet arrives late.
-func TestARecordingEndsWhereItsFileFails(t *testing.T) {
+func TestRecording_EndsWhenFileFails(t *testing.T) {
 	from, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -460,7 +460,7 @@ func TestARecordingEndsWhereItsFileFails(t *testing.T) {
 	}
 }
 
-func TestSoundThatLagsBehindThePicturesIsRecorded(t *testing.T) {
+func TestRecording_IncludesLateSound(t *testing.T) {
 	src := media.Unconnected()
 	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
 	if err != nil {
@@ -507,7 +507,7 @@ func TestEngine_OnAllAddressesAcceptsLocally(t *testing.T) {
 }
 
 // An address may be added after the start, for example by DHCP, or be removed. New sessions get the present addresses.
-func TestAnEngineOnAllAddressesFollowsThem(t *testing.T) {
+func TestEngine_FollowsAddressChanges(t *testing.T) {
 	e := engineAt(t, ":0")
 	var hidden atomic.Bool
 	media.Hide(e, hidden.Load)
@@ -595,7 +595,7 @@ func TestEngine_CreatesSessionsWhileItRuns(t *testing.T) {
 	})
 }
 
-func TestAnAnswerNamesThePublicAddress(t *testing.T) {
+func TestAnswer_HasPublicAddress(t *testing.T) {
 	e := engineAt(t, "127.0.0.1:0", "203.0.113.7")
 	told := errors.New("that is all")
 	_, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (string, error) {

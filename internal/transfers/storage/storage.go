@@ -14,7 +14,7 @@ import (
 // Storage stores parts of files under their names. Each part is written once and never changes. It is safe for
 // concurrent use.
 type Storage interface {
-	// Create begins a part. Its bytes do not count until it is kept.
+	// Create begins a part. Its bytes do not count until it is complete.
 	Create(ctx context.Context, name string) (Writing, error)
 
 	// Open reads n bytes of a part, starting at from.
@@ -26,7 +26,7 @@ type Storage interface {
 	// List calls each with the names of all parts, in no order. It includes parts that a node began before it died.
 	List(ctx context.Context, each func(name string) error) error
 
-	// InMemory reports whether a part is in memory until it is kept, so that only one should be written at a time.
+	// InMemory reports whether a part is in memory until it is complete, so that only one should be written at a time.
 	InMemory() bool
 
 	// String returns the location of the files, without credentials.

@@ -23,7 +23,7 @@ func random(n int) []byte {
 	return b
 }
 
-func TestASettingNamesAFolderOrABucket(t *testing.T) {
+func TestSetting_SelectsFolderOrBucket(t *testing.T) {
 	for _, setting := range []string{"ftp://x", "s3://host", "s3://host/bucket", "folder:"} {
 		if _, err := storage.Open(setting, t.TempDir()); err == nil || storage.Check(setting) == nil {
 			t.Errorf("%q is taken", setting)
