@@ -35,7 +35,7 @@ func newCluster(t *testing.T, nodes ...string) *cluster {
 		c.start(name)
 		bubble.Sleep(300 * time.Millisecond) // so that their rounds are at different times
 	}
-	bubble.Sleep(3 * time.Second)
+	bubble.Sleep(slowCommit + 5*time.Second) // until the replay for nodes that Redis has lost
 	return c
 }
 

@@ -138,7 +138,7 @@ type Projection[Change, State any] struct {
 	again   []lookup[Change] // unsure rows after their first check
 
 	// Only Run and its heartbeat use these fields. The heartbeat runs during a round.
-	beatMu  sync.Mutex
+	beatMu  mutex
 	mark    string   // this node's mark in Redis
 	own     int64    // Unix ms: the first time of the marks that the heartbeat writes
 	claimed []claims // the heartbeat renews them
@@ -155,7 +155,9 @@ type Projection[Change, State any] struct {
 	note            string            // the mark in SQL; empty if there is none
 	looked          time.Time         // the last read of the marks in SQL
 	notes           map[string]string // marks of other nodes in that read
-	oldest          int64             // Unix ms: the minimum of all marks at the start of the last round
+	staleNotes      map[string]string // of dead nodes in that read, until a replay has succeeded
+	dueNotes        map[string]string
+	oldest          int64 // Unix ms: the minimum of all marks at the start of the last round
 }
 
 // standing is a mark and the time since when it has not moved.
@@ -199,7 +201,7 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 	if cfg.Patience == 0 {
 		cfg.Patience = time.Second
 	}
-	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]string{}, seen: watch{}, seenNotes: watch{}, reached: time.Now()}
+	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]string{}, seen: watch{}, seenNotes: watch{}, reached: time.Now(), beatMu: make(mutex, 1)}
 	if cfg.DB.Dialect() != sqldb.SQLite {
 		p.repeatAfter = slowCommit
 	}
@@ -382,6 +384,9 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		failed = err
 		next := p.cfg.Every
 		complete := p.settled(err == nil)
+		if errors.Is(err, errReplay) {
+			p.writable.Store(true) // Redis responds
+		}
 		if p.sound {
 			p.ended.Store(ended)
 		}
@@ -403,7 +408,7 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 		p.behind.Store(false)
 	}
 	up := applied && len(p.awaited) == 0
-	if up && !p.looked.IsZero() { // otherwise a live node's mark may be unknown
+	if up && time.Since(p.looked) <= dead { // otherwise a live node's mark may be unknown
 		p.agreed.Store(p.oldest)
 	}
 	p.up.Store(up)
@@ -510,8 +515,20 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if identity != p.identity || held != p.mark {
 		p.damaged, p.mark = true, held
 	}
-	if p.identity != "" { // otherwise the node starts, and replays the rows of all nodes
-		if identity != p.identity || held == "" {
+	if p.identity == "" && len(marks) == 0 && p.repeatAfter > 0 {
+		if err := p.markUnknown(ctx, marks); err != nil {
+			return err
+		}
+	}
+	if p.identity == "" { // the node starts, and replays the rows of all nodes
+		p.awaited = map[string]string{}
+		for node, mark := range marks {
+			if node != p.cfg.Node && hasSign(mark, signBehind) {
+				p.awaited[node] = mark
+			}
+		}
+	} else {
+		if p.damaged {
 			if err := p.restoreMarks(ctx, marks); err != nil {
 				return err
 			}
@@ -523,6 +540,11 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	delete(stale, p.cfg.Node)
 	delete(due, p.cfg.Node)
 	noted, notedDue := p.deadNotes(ctx)
+	for node := range noted {
+		if s := p.seen[node]; s.mark != "" && !hasSign(s.mark, signReplayed) && time.Since(s.since) <= dead {
+			delete(noted, node) // its mark in Redis moves
+		}
+	}
 	p.oldest = min(complete, oldest(marks), oldest(p.notes))
 	since := min(oldest(stale), oldest(noted))
 	if p.damaged { // rows of any node may be missing
@@ -585,11 +607,26 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if err := p.markReplayed(ctx, noted, notedDue, p.sql.swap); err != nil {
 		return err
 	}
+	p.staleNotes, p.dueNotes = nil, nil
 	for node := range stale {
 		delete(p.awaited, node)
 	}
 	p.identity, p.damaged = identity, false
 	return nil
+}
+
+// unknown is the name of the nodes before the loss of all marks.
+const unknown = "unknown"
+
+// markUnknown writes a mark for the nodes that ran before the first node that finds no marks. Redis may have lost
+// their marks, and SQL may execute their last COMMITs late.
+func (p *Projection[Change, State]) markUnknown(ctx context.Context, marks map[string]string) error {
+	mark := makeMark(time.Now().Add(-margin).UnixMilli(), signReplayed)
+	swapped, err := p.swap(ctx, unknown, "", mark)
+	if swapped {
+		marks[unknown] = mark
+	}
+	return err
 }
 
 // restoreMarks writes the marks of other nodes that Redis has lost, as this node saw them last. If such a node is dead,
@@ -679,13 +716,16 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	defer cancel()
 	if p.sound {
 		if p.reached = now; p.note != "" {
-			if _, err := p.sql.swap(ctx, p.cfg.Node, p.note, ""); err == nil {
+			// Another node may have changed the mark, because it considered this node dead.
+			if err := p.sql.remove(ctx, p.cfg.Node); err == nil {
 				p.note = ""
 			}
 		}
 		return
 	}
-	if now.Sub(p.reached) < noteEvery || now.Sub(p.noted) < noteEvery {
+	if p.mark == "" && p.note == "" {
+		// No other node knows that this node has started.
+	} else if now.Sub(p.reached) < noteEvery || now.Sub(p.noted) < noteEvery {
 		return
 	}
 	note := makeMark(p.applied.Load(), signNone)
@@ -701,18 +741,19 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 func (p *Projection[Change, State]) deadNotes(ctx context.Context) (stale, due map[string]string) {
 	now := time.Now()
 	if now.Sub(p.looked) < dead/2 {
-		return nil, nil
+		return p.staleNotes, p.dueNotes
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	notes, err := p.sql.all(ctx)
 	if err != nil {
 		p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
-		return nil, nil
+		return p.staleNotes, p.dueNotes
 	}
 	delete(notes, p.cfg.Node)
 	p.looked, p.notes = now, notes
-	return p.seenNotes.dead(notes, p.repeatAfter)
+	p.staleNotes, p.dueNotes = p.seenNotes.dead(notes, p.repeatAfter)
+	return p.staleNotes, p.dueNotes
 }
 
 // await waits for the nodes with a mark after an outage of Redis, or after a loss of data. Each live node must confirm by
@@ -929,3 +970,10 @@ func (p *Projection[Change, State]) leave(ctx context.Context) {
 		p.cfg.Log.Warn("this node's mark stays in redis: another node will take it for dead and replay what redis has already, which does no harm", "marks", p.cfg.Applied.Key.String(), "err", err)
 	}
 }
+
+// mutex is a mutual exclusion whose holder may wait for Redis in a bubble: there, time advances while a goroutine waits
+// for a channel, and not while it waits for a [sync.Mutex].
+type mutex chan struct{}
+
+func (m mutex) Lock()   { m <- struct{}{} }
+func (m mutex) Unlock() { <-m }

@@ -37,6 +37,11 @@ func (s *sqlStore) all(ctx context.Context) (map[string]string, error) {
 	})
 }
 
+func (s *sqlStore) remove(ctx context.Context, node string) error {
+	_, err := s.db.ExecContext(ctx, "DELETE FROM projection_marks WHERE projection = ? AND node = ?", s.name, node)
+	return err
+}
+
 // swap is a [swapFunc] for the marks in SQL.
 func (s *sqlStore) swap(ctx context.Context, node, from, to string) (swapped bool, err error) {
 	var res sql.Result
