@@ -250,3 +250,28 @@ func TestStart_NodeThatIsBehindIsAwaited(t *testing.T) {
 		}
 	})
 }
+
+// n1 has an open commit, is cut off, and returns. It writes its mark to Redis before it removes the one in SQL, and n2 reads
+// both at different times.
+func TestAgreed_IncludesANodeThatReturns(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2")
+		n1, n2 := c.nodes["n1"], c.nodes["n2"]
+		at := time.Now()
+		n1.Begin(at)
+		bubble.Sleep(3 * time.Second)
+		n2.wire.Delay(200 * time.Millisecond)
+		for i := range 40 {
+			n1.wire.Refuse()
+			bubble.Sleep(time.Minute + time.Duration(i*70)*time.Millisecond)
+			n1.wire.Heal()
+			for range 300 {
+				bubble.Sleep(10 * time.Millisecond)
+				if agreed := time.UnixMilli(n2.Agreed()); agreed.After(at) {
+					t.Fatalf("cut %d: commits before %s are settled, and one of %s is open", i, agreed, at)
+				}
+			}
+		}
+		n1.Done(at)
+	})
+}

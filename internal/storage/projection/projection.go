@@ -507,6 +507,7 @@ func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time)
 // round checks that Redis responds and is complete and undamaged. If it is not, round replays. Then it moves the mark.
 func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) error {
 	complete := p.complete()
+	noted, notedDue := p.deadNotes(ctx) // before the marks in Redis: a returning node writes to Redis first
 	identity, marks, err := p.look(ctx)
 	if err != nil {
 		return err
@@ -520,26 +521,16 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 			return err
 		}
 	}
-	if p.identity == "" { // the node starts, and replays the rows of all nodes
-		p.awaited = map[string]string{}
-		for node, mark := range marks {
-			if node != p.cfg.Node && hasSign(mark, signBehind) {
-				p.awaited[node] = mark
-			}
+	if p.identity != "" && p.damaged {
+		if err := p.restoreMarks(ctx, marks); err != nil {
+			return err
 		}
-	} else {
-		if p.damaged {
-			if err := p.restoreMarks(ctx, marks); err != nil {
-				return err
-			}
-		}
-		p.await(marks, p.damaged || !p.sound || ended != p.ended.Load())
 	}
+	p.await(marks, p.damaged || !p.sound || ended != p.ended.Load())
 	p.writable.Store(true) // later changes need no replay
 	stale, due := p.seen.dead(marks, p.repeatAfter)
 	delete(stale, p.cfg.Node)
 	delete(due, p.cfg.Node)
-	noted, notedDue := p.deadNotes(ctx)
 	for node := range noted {
 		if s := p.seen[node]; s.mark != "" && !hasSign(s.mark, signReplayed) && time.Since(s.since) <= dead {
 			delete(noted, node) // its mark in Redis moves
@@ -758,7 +749,8 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) (stale, due m
 
 // await waits for the nodes with a mark after an outage of Redis, or after a loss of data. Each live node must confirm by
 // its mark that Redis has its commits. A node that does not is dead, and a replay for it ends the wait. A node that
-// replays is alive, however long that takes.
+// replays is alive, however long that takes. At its start, this node replays the rows of all nodes, and waits only for
+// nodes that are behind.
 func (p *Projection[Change, State]) await(marks map[string]string, outage bool) {
 	for node, was := range p.awaited {
 		if mark := marks[node]; mark != was && !hasSign(mark, signBehind) {
@@ -766,7 +758,9 @@ func (p *Projection[Change, State]) await(marks map[string]string, outage bool) 
 		}
 	}
 	for node, mark := range marks {
-		if outage && node != p.cfg.Node && !hasSign(mark, signReplayed) && !hasSign(mark, signLeft) {
+		switch {
+		case node == p.cfg.Node || hasSign(mark, signReplayed) || hasSign(mark, signLeft):
+		case outage && p.identity != "", hasSign(mark, signBehind) && p.identity == "":
 			p.awaited[node] = mark
 		}
 	}

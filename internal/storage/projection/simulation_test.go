@@ -669,7 +669,7 @@ func simulate(t *testing.T, seed uint64) {
 }
 
 // simulatedSeeds is the number of random schedules. Each takes about half a second; several hundred have passed.
-const simulatedSeeds = 4
+const simulatedSeeds = 150
 
 // A schedule has commits, commits without a response, kills, clean stops and starts of nodes, nodes without a
 // connection to Redis, restarts, losses and failovers of Redis, slow and failed replays and repairs, and outages of SQL.
