@@ -86,7 +86,8 @@ func (s *Service) enqueueHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) 
 	if !s.hooks.Wants(api.HookGroupChanged) {
 		return nil
 	}
-	payload := api.HookGroup{Group: d.group.ID.String(), Name: d.group.Name, New: d.before.ID.IsZero(), Gone: d.group.Dissolved != 0, Members: d.group.Members, Version: d.group.Version}
+	payload := api.HookGroup{Group: d.group.ID.String(), Name: d.group.Name, New: d.before.ID.IsZero(), Gone: d.group.Dissolved != 0,
+		Members: d.group.Members, Version: d.group.Version}
 	if !d.byBackend {
 		payload.By = d.by.String()
 	}

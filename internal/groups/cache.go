@@ -32,16 +32,17 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 		}
 		return all
 	}
-	c := copies{collection.NewHash(rt, membersKeys, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, collection.HashSource[ID, accounts.ID, cachedMember]{
-		Load: func(ctx context.Context, id ID) (map[accounts.ID]cachedMember, error) {
-			list, err := allMembers(ctx, db, id)
-			return byUser(slices.Values(list)), err
-		},
-		Pick: func(ctx context.Context, id ID, users []accounts.ID) (map[accounts.ID]cachedMember, error) {
-			found, err := selectMembers(ctx, db, id, users)
-			return byUser(maps.Values(found)), err
-		},
-	})}
+	c := copies{collection.NewHash(rt, membersKeys, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed},
+		collection.HashSource[ID, accounts.ID, cachedMember]{
+			Load: func(ctx context.Context, id ID) (map[accounts.ID]cachedMember, error) {
+				list, err := allMembers(ctx, db, id)
+				return byUser(slices.Values(list)), err
+			},
+			Pick: func(ctx context.Context, id ID, users []accounts.ID) (map[accounts.ID]cachedMember, error) {
+				found, err := selectMembers(ctx, db, id, users)
+				return byUser(maps.Values(found)), err
+			},
+		})}
 	cache.Drops(rt, MembersChanged, c.members)
 	return c
 }

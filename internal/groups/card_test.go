@@ -210,7 +210,8 @@ func TestSearch_MatchesNicknameNameAndRemark(t *testing.T) {
 				}
 			}
 		}
-		for q, want := range map[string]string{"船": "2", "стас": "1", "bär": "2", "LONG": "3", "user": "0 1 2 3 4", "user 3": "3", "name user": "3", "baker": "4", "nobody": "", "%": "", "_": ""} {
+		for q, want := range map[string]string{"船": "2", "стас": "1", "bär": "2", "LONG": "3", "user": "0 1 2 3 4", "user 3": "3",
+			"name user": "3", "baker": "4", "nobody": "", "%": "", "_": ""} {
 			if got := find(users[0], q); got != want && len(got) != len(want) || q != "user" && got != want {
 				t.Errorf("%q finds %q, want %q", q, got, want)
 			}

@@ -202,7 +202,8 @@ func (c Settings) Validate() error {
 		config.Refuse(c.Members < 2 || c.Members > 5000, "members", "%d is not between 2 and 5000", c.Members),
 		config.Refuse(c.Admins < 1 || c.Admins > 200, "admins", "%d is not between 1 and 200", c.Admins),
 		config.Refuse(c.Groups < 1 || c.Groups > 1000, "groups", "%d is not between 1 and 1000", c.Groups),
-		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year", c.RequestLife))
+		config.Refuse(c.RequestLife < time.Hour || c.RequestLife > 366*24*time.Hour, "request_life", "%s is not between an hour and a year",
+			c.RequestLife))
 }
 
 // line returns s trimmed. It returns ErrText unless s is one line of minLen to maxLen printable characters.

@@ -54,7 +54,8 @@ func TestGroups_RandomHistoriesKeepTheInvariants(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
-				w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{Members: 6, Admins: 2})
+				w := newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64),
+					Settings{Members: 6, Admins: 2})
 				nodes := []*world{w, w.newNode()}
 				roll := rand.New(rand.NewPCG(seed, 7))
 				users := w.newUsers(8)

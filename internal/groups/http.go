@@ -26,18 +26,22 @@ var (
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"groups"}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups", ID: "groups.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
-		Summary: "Create a group with friends", Errors: []*errs.Error{ErrText, ids.ErrMalformed, ErrNotFriend, ErrFull, ErrGroups, ErrGroup, accounts.ErrNoUser, ErrStore}}, s.postGroup)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups", ID: "groups.create", Tags: tags, Limit: createLimit,
+		Status:  http.StatusCreated,
+		Summary: "Create a group with friends", Errors: []*errs.Error{ErrText, ids.ErrMalformed, ErrNotFriend, ErrFull, ErrGroups, ErrGroup,
+			accounts.ErrNoUser, ErrStore}}, s.postGroup)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups", ID: "groups.list", Tags: tags,
 		Summary:     "List the caller's groups",
 		Description: "The group that the caller joined last comes first.", Errors: []*errs.Error{ErrStore}}, s.getGroups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}", ID: "groups.get", Tags: tags,
-		Summary:     "Get a group",
-		Description: "Includes the caller's membership. Other users get the group, without its announcement, only if users may join without an invitation.",
-		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getGroup)
+		Summary: "Get a group",
+		Description: "Includes the caller's membership. Other users get the group, without its announcement, only if users may join without " +
+			"an invitation.",
+		Errors: []*errs.Error{ErrGroup, ErrStore}}, s.getGroup)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}", ID: "groups.update", Tags: tags,
 		Summary: "Update a group", Errors: []*errs.Error{ErrGroup, ErrMay, ErrText, ErrUntil, ErrStore}}, s.patchGroup)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}", ID: "groups.dissolve", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}", ID: "groups.dissolve", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Dissolve a group", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deleteGroup)
 	s.pictureRoutes(a, tags)
 	s.cardRoutes(a, tags)
@@ -46,61 +50,78 @@ func (s *Service) Routes(a *web.API) {
 		Description: "The caller becomes an admin.", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrSelf, ErrStore}}, s.putOwner)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/me", ID: "groups.set_me", Tags: tags,
 		Summary:     "Update the caller's group settings",
-		Description: "Changes the nickname, the remark or the notifications, or marks the announcement as seen.", Errors: []*errs.Error{ErrGroup, ErrText, ErrStore}}, s.patchMe)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/me", ID: "groups.leave", Tags: tags, Status: http.StatusNoContent,
+		Description: "Changes the nickname, the remark or the notifications, or marks the announcement as seen.",
+		Errors:      []*errs.Error{ErrGroup, ErrText, ErrStore}}, s.patchMe)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/me", ID: "groups.leave", Tags: tags,
+		Status:      http.StatusNoContent,
 		Summary:     "Leave a group",
 		Description: "The owner must transfer the group first. When the last member leaves, the group is dissolved.",
 		Errors:      []*errs.Error{ErrGroup, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/seen", ID: "groups.seen", Tags: tags,
 		Summary: "Count readers of the announcement", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getSeen)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags, HeavyQuery: "q",
-		Summary:     "List members of a group",
-		Description: "Higher roles come first, then earlier members. To store the list, a client reads all pages and then lists the changes since the version of the first page. With q, the list has only members whose nickname, name or remark contains each word. One call searches 1,000 members, so a page may be empty and still have a next.",
-		Errors:      []*errs.Error{ErrGroup, ErrCursor, ErrQuery, ErrStore}}, s.getMembers)
+		Summary: "List members of a group",
+		Description: "Higher roles come first, then earlier members. To store the list, a client reads all pages and then lists the changes " +
+			"since the version of the first page. With q, the list has only members whose nickname, name or remark contains each word. One call " +
+			"searches 1,000 members, so a page may be empty and still have a next.",
+		Errors: []*errs.Error{ErrGroup, ErrCursor, ErrQuery, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/changes", ID: "groups.changes", Tags: tags,
 		Summary:     "List group changes since a version",
 		Description: "Former members are listed for at least 90 days. If older changes are missing, `reset` is true: read the whole list.",
 		Errors:      []*errs.Error{ErrGroup, ErrStore}}, s.getChanges)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/members", ID: "groups.invite", Tags: tags, Limit: inviteLimit,
-		Summary: "Add friends to a group", Errors: []*errs.Error{ErrGroup, ErrMay, ids.ErrMalformed, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postMembers)
+		Summary: "Add friends to a group", Errors: []*errs.Error{ErrGroup, ErrMay, ids.ErrMalformed, ErrNotFriend, ErrTheyBanned, ErrFull,
+			ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postMembers)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/groups/{group}/members/{user}", ID: "groups.set_member", Tags: tags,
 		Summary:     "Update a member of a group",
-		Description: "Appoints or dismisses an admin, or mutes or unmutes a member.", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil, ErrStore}}, s.patchMember)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/members/{user}", ID: "groups.remove", Tags: tags, Status: http.StatusNoContent,
+		Description: "Appoints or dismisses an admin, or mutes or unmutes a member.",
+		Errors:      []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil, ErrStore}}, s.patchMember)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/members/{user}", ID: "groups.remove", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Remove a member", Errors: []*errs.Error{ErrGroup, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/bans", ID: "groups.bans", Tags: tags,
 		Summary:     "List bans of a group",
 		Description: "Newest first.", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getBans)
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.ban", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.ban", Tags: tags,
+		Status:      http.StatusNoContent,
 		Summary:     "Ban a user from a group",
 		Description: "A member is removed.", Errors: []*errs.Error{ErrGroup, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.unban", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/bans/{user}", ID: "groups.unban", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Lift a ban", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoBan, ErrStore}}, s.deleteBan)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/links", ID: "groups.new_link", Tags: tags, Limit: inviteLimit, Status: http.StatusCreated,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/links", ID: "groups.new_link", Tags: tags, Limit: inviteLimit,
+		Status:  http.StatusCreated,
 		Summary: "Create an invite link", Errors: []*errs.Error{ErrGroup, ErrMay, ErrLinks, ErrStore}}, s.postLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/links", ID: "groups.links", Tags: tags,
 		Summary:     "List invite links",
 		Description: "Admins get all links of the group, members their own.", Errors: []*errs.Error{ErrGroup, ErrStore}}, s.getLinks)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/links/{link}", ID: "groups.revoke_link", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/links/{link}", ID: "groups.revoke_link", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Revoke an invite link", Errors: []*errs.Error{ErrGroup, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/group-links/{link}", ID: "groups.look", Tags: tags, Limit: joinLimit,
 		Summary: "Get the group of a link", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/group-links/{link}", ID: "groups.join", Tags: tags, Limit: joinLimit,
 		Summary:     "Join a group by link",
 		Description: "If admins decide who joins, a card opens a request to join. The response then has the request instead of the membership.",
-		Errors:      []*errs.Error{ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postJoin)
+		Errors:      []*errs.Error{ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}},
+		s.postJoin)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests", ID: "groups.ask", Tags: tags, Limit: joinLimit,
 		Summary:     "Request to join a group",
 		Description: "An open group admits the caller at once. A second request changes nothing.",
-		Errors:      []*errs.Error{ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postRequest)
+		Errors:      []*errs.Error{ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}},
+		s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/requests", ID: "groups.requests", Tags: tags,
 		Summary:     "List pending requests to join",
 		Description: "Oldest first.", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getRequests)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/requests/mine", ID: "groups.withdraw", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/requests/mine", ID: "groups.withdraw", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Withdraw the caller's request", Errors: []*errs.Error{ErrNoRequest, ErrStore}}, s.deleteRequest)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/accept", ID: "groups.accept", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Accept a request to join", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postAccept)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/refuse", ID: "groups.refuse", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/accept", ID: "groups.accept", Tags: tags,
+		Status:  http.StatusNoContent,
+		Summary: "Accept a request to join", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrFull, ErrGroups, accounts.ErrNoUser,
+			ErrStore}}, s.postAccept)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/refuse", ID: "groups.refuse", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Refuse a request", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrStore}}, s.postRefuse)
 }
 
@@ -175,7 +196,8 @@ func parsed[T ~int](name *string, names []string) *T {
 	return &v
 }
 
-func (s *Service) postGroup(ctx context.Context, caller accounts.Caller, in *web.Body[api.GroupNew]) (*web.Body[api.GroupMembership], error) {
+func (s *Service) postGroup(ctx context.Context, caller accounts.Caller,
+	in *web.Body[api.GroupNew]) (*web.Body[api.GroupMembership], error) {
 	members, err := parseUsers(in.Body.Members)
 	if err != nil {
 		return nil, err
@@ -210,7 +232,8 @@ func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: parsed[Joins](in.Body.Joins, joins[:]), Question: in.Body.Question, MutedUntil: in.Body.MutedUntil.Std()}
+	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: parsed[Joins](in.Body.Joins, joins[:]),
+		Question: in.Body.Question, MutedUntil: in.Body.MutedUntil.Std()}
 	if in.Body.Inviters != nil {
 		admins := *in.Body.Inviters == api.RoleAdmin
 		u.AdminsInvite = &admins
@@ -247,7 +270,8 @@ func (s *Service) patchMe(ctx context.Context, caller accounts.Caller, in *struc
 	if err != nil {
 		return nil, err
 	}
-	g, me, err := s.SetOwn(ctx, caller.User, id, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark, Notify: parsed[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
+	g, me, err := s.SetOwn(ctx, caller.User, id, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark,
+		Notify: parsed[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
 	return web.NewBody(membership(g, &me)), err
 }
 
@@ -289,7 +313,8 @@ func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *st
 		return nil, err
 	}
 	profiles, err := s.people.Profiles(ctx, usersOf(list))
-	return web.NewBody(api.GroupMembers{Members: web.List(list, func(m Membership) api.GroupMember { return m.wire(profiles) }), Next: next, Version: g.Version}), err
+	return web.NewBody(api.GroupMembers{Members: web.List(list, func(m Membership) api.GroupMember { return m.wire(profiles) }), Next: next,
+		Version: g.Version}), err
 }
 
 func usersOf(list []Membership) []accounts.ID {
@@ -310,7 +335,9 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *st
 		return nil, err
 	}
 	profiles, err := s.people.Profiles(ctx, usersOf(c.Changed))
-	return web.NewBody(api.GroupChanges{Group: c.Group.Wire(), Changed: web.List(c.Changed, func(m Membership) api.GroupMember { return m.wire(profiles) }),
+	return web.NewBody(api.GroupChanges{Group: c.Group.Wire(), Changed: web.List(c.Changed, func(m Membership) api.GroupMember {
+		return m.wire(profiles)
+	}),
 		Removed: web.List(c.Removed, accounts.ID.String), Version: c.Version, More: c.More, Reset: c.Reset}), err
 }
 
@@ -342,7 +369,8 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil.Std()})
+	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]),
+		MutedUntil: in.Body.MutedUntil.Std()})
 	if err != nil {
 		return nil, err
 	}
@@ -393,7 +421,8 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.GroupLink {
-	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.MaxUses, Card: l.Card}
+	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)),
+		Uses: l.Uses, Most: l.MaxUses, Card: l.Card}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
@@ -497,7 +526,8 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *s
 		return nil, err
 	}
 	profiles, err := s.people.Profiles(ctx, web.List(list, func(r Request) accounts.ID { return r.User }))
-	return web.NewBody(api.GroupRequests{Requests: web.List(list, func(r Request) api.GroupRequest { return r.wire(profiles) }), Next: next}), err
+	return web.NewBody(api.GroupRequests{Requests: web.List(list, func(r Request) api.GroupRequest { return r.wire(profiles) }),
+		Next: next}), err
 }
 
 func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {

@@ -15,21 +15,24 @@ import (
 func (s *Service) cardRoutes(a *web.API, tags []string) {
 	refusals := []*errs.Error{ErrGroup, ErrMay, ErrStore}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/card", ID: "groups.card_draw", Tags: tags,
-		Summary:     "Draw a group's card",
-		Description: "Only members who may invite can draw it. A card is an invite link that expires after 48 hours; until then, this operation returns the same card. A card also ends when it is revoked, or when its creator may no longer invite.",
-		NoReplay:    true, Errors: refusals}, s.postCard)
+		Summary: "Draw a group's card",
+		Description: "Only members who may invite can draw it. A card is an invite link that expires after 48 hours; until then, this " +
+			"operation returns the same card. A card also ends when it is revoked, or when its creator may no longer invite.",
+		NoReplay: true, Errors: refusals}, s.postCard)
 	refusals = append(refusals, accounts.ErrNotDrawn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,
 		Summary: "Get the group's card", Errors: refusals}, s.getCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.png", ID: "groups.card_png", Tags: tags, Answer: "image/png",
 		Summary: "Get the card as PNG", Errors: refusals}, s.getCardPNG)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.svg", ID: "groups.card_svg", Tags: tags, Answer: "image/svg+xml",
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.svg", ID: "groups.card_svg", Tags: tags,
+		Answer:  "image/svg+xml",
 		Summary: "Get the card as SVG", Errors: refusals}, s.getCardSVG)
 }
 
 // card returns the group's card from get. The text of its QR code is a link to this server's page, with the host that
 // the caller used.
-func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath, get func(context.Context, accounts.ID, ID) (Link, error)) (c api.Card, err error) {
+func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath,
+	get func(context.Context, accounts.ID, ID) (Link, error)) (c api.Card, err error) {
 	id, err := in.parse()
 	if err != nil {
 		return c, err
@@ -39,7 +42,8 @@ func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPat
 		return c, err
 	}
 	token := l.ID.String()
-	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/join/" + token, ExpiresIn: int(sqldb.Time(l.Expires).Sub(s.db.Now()).Seconds())}, nil
+	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/join/" + token,
+		ExpiresIn: int(sqldb.Time(l.Expires).Sub(s.db.Now()).Seconds())}, nil
 }
 
 func (s *Service) postCard(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.Card], error) {

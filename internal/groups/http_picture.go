@@ -31,12 +31,14 @@ func (s *Service) pictureRoutes(a *web.API, tags []string) {
 		Description: "Only admins can do this. The rules for the image are the same as for the caller's own picture (me.avatar.set).",
 		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Time: picture.Time, Limit: uploadLimit,
 		Errors: []*errs.Error{ErrGroup, ErrMay, picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy, ErrStore}}, s.putPicture)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/picture", ID: "groups.remove_picture", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/picture", ID: "groups.remove_picture", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Remove a group's picture", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deletePicture)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/group-pictures/{picture}/{size}", ID: "group_pictures.get", Tags: tags,
-		Summary:     "Get a group's picture by size",
-		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is JPEG, or PNG with transparency.",
-		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrPicture, ErrStore}}, s.getPicture)
+		Summary: "Get a group's picture by size",
+		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is " +
+			"JPEG, or PNG with transparency.",
+		Limit: pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrPicture, ErrStore}}, s.getPicture)
 }
 
 func (s *Service) putPicture(ctx context.Context, caller accounts.Caller, in *struct {

@@ -30,7 +30,8 @@ func (s *Service) Jobs() []worker.Job {
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "groups.prune")
 	now := s.db.Now()
-	return asKind(ctx, errors.Join(s.pruneDissolved(ctx, now.Add(-dissolvedDelay)), s.pruneMembers(ctx, now.Add(-formerMemberLife)), deleteOld(ctx, s.db, now.Add(-formerMemberLife), sweepBatch)))
+	return asKind(ctx, errors.Join(s.pruneDissolved(ctx, now.Add(-dissolvedDelay)), s.pruneMembers(ctx, now.Add(-formerMemberLife)),
+		deleteOld(ctx, s.db, now.Add(-formerMemberLife), sweepBatch)))
 }
 
 func (s *Service) pruneDissolved(ctx context.Context, before time.Time) error {
@@ -61,7 +62,9 @@ func (s *Service) pruneMembers(ctx context.Context, before time.Time) error {
 		n := 0
 		for id, former := range old {
 			n += len(former)
-			if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteFormerMembers(ctx, tx, id, former) }); err != nil {
+			if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error {
+				return deleteFormerMembers(ctx, tx, id, former)
+			}); err != nil {
 				return err
 			}
 		}

@@ -89,7 +89,8 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 
 // changeMember is [Service.change] for an act on another member, whose role must be lower. It returns ErrMember or
 // ErrRank.
-func (s *Service) changeMember(ctx context.Context, user accounts.ID, id ID, other accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Membership) error) (Group, error) {
+func (s *Service) changeMember(ctx context.Context, user accounts.ID, id ID, other accounts.ID, verbs []verb,
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Membership) error) (Group, error) {
 	return s.change(ctx, id, user, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
 		m, err := selectMember(ctx, tx, id, other)
 		if err == nil {

@@ -94,7 +94,8 @@ func (d *changeSet) newNotices(staff []accounts.ID) (entries []notices.Entry) {
 	for _, l := range d.left {
 		switch l.reason {
 		case api.GroupRemoved, api.GroupBanned:
-			entry(api.NoticeGroupRemoved, l.user, d.by, "group_removed:"+version(d.group.Version), api.NoticeOfGroup{Banned: l.reason == api.GroupBanned})
+			entry(api.NoticeGroupRemoved, l.user, d.by, "group_removed:"+version(d.group.Version),
+				api.NoticeOfGroup{Banned: l.reason == api.GroupBanned})
 		case api.GroupDissolved:
 			entry(api.NoticeGroupDissolved, l.user, d.by, "group_dissolved:"+d.group.ID.String(), api.NoticeOfGroup{})
 		}

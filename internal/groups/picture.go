@@ -39,7 +39,8 @@ func (s *Service) RemovePicture(ctx context.Context, user accounts.ID, id ID) (e
 }
 
 // changePicture replaces the group's picture; the zero id means none.
-func (s *Service) changePicture(ctx context.Context, user accounts.ID, id ID, next PictureID, sizes []picture.Picture) (g Group, me Membership, err error) {
+func (s *Service) changePicture(ctx context.Context, user accounts.ID, id ID, next PictureID,
+	sizes []picture.Picture) (g Group, me Membership, err error) {
 	g, err = s.change(ctx, id, user, []verb{describe}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
 		me, d.group.Picture = m, next.String()
 		return replacePicture(ctx, tx, id, next, sizes)

@@ -58,7 +58,8 @@ func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 	case n >= maxPending:
 		return nil, ErrRequests
 	}
-	r := &Request{ID: ids.New[Request](), Group: d.group.ID, User: user, Answer: answer, Created: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.RequestLife).UnixMilli()}
+	r := &Request{ID: ids.New[Request](), Group: d.group.ID, User: user, Answer: answer, Created: d.at.UnixMilli(),
+		Expires: d.at.Add(s.cfg.RequestLife).UnixMilli()}
 	d.opened = r
 	return r, insertRequest(ctx, tx, *r)
 }

@@ -21,7 +21,8 @@ var ErrQuery = errs.New(errs.Invalid, "group.query", "The search has no word. En
 // Search returns up to limit members after the cursor, in the order of [Service.Members]. Each word of q must be in the
 // member's nickname or name, or in the user's remark. One call reads a limited number of members, so a page may have
 // few or no results and still a next cursor. It returns ErrGroup, ErrCursor or ErrQuery.
-func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor string, limit int) (found []Membership, next string, _ Group, err error) {
+func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor string,
+	limit int) (found []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Search %s", id)
 	query := words.Of(q)
 	if len(query) == 0 {

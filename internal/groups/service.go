@@ -81,7 +81,8 @@ func New(cfg Config) (*Service, error) {
 		cfg.Studio = picture.New(0)
 	}
 	return &Service{db: cfg.DB, caches: aggregate.New(cfg.DB, cfg.Caches), copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
-		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}, nil
+		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, hooks: cfg.Hooks, cfg: cfg.Settings,
+		log: cfg.Log}, nil
 }
 
 // leaver is a former member, with the reason for leaving.
@@ -119,7 +120,8 @@ func (d *changeSet) write(m Membership) Membership {
 // change runs fn in a transaction under the lock of a group, for a member whose role allows verbs. Then it writes the
 // group, updates the copies, publishes the changes and returns the group. It returns ErrGroup if the group does not
 // exist or the user is not a member, ErrMay or ErrOwner.
-func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error) (Group, error) {
+func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []verb,
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error) (Group, error) {
 	return s.changeUnchecked(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, err := selectMember(ctx, tx, id, user)
 		if errors.Is(err, ErrMember) {
@@ -136,7 +138,8 @@ func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []v
 }
 
 // changeUnchecked is [Service.change] for users who need not be members.
-func (s *Service) changeUnchecked(ctx context.Context, id ID, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
+func (s *Service) changeUnchecked(ctx context.Context, id ID, user accounts.ID,
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
 	var d changeSet
 	err := s.withFollower(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) (err error) {
@@ -273,7 +276,8 @@ func (d *changeSet) close(ctx context.Context, tx *sqldb.Tx, r Request, state St
 // request: Create then returns the group of the earlier try as it is now. It returns ErrGroup if the earlier try's
 // group is dissolved or the user has left it. The other errors are ErrText, ErrNotFriend, ErrFull, ErrGroups and
 // accounts.ErrNoUser.
-func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID) (_ Group, _ Membership, err error) {
+func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name string,
+	members []accounts.ID) (_ Group, _ Membership, err error) {
 	defer errs.Wrap(&err, "groups.Create %s", owner)
 	if name, err = line("body.name", name, 1, 60); err != nil {
 		return Group{}, Membership{}, err
@@ -286,7 +290,8 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name str
 }
 
 // create creates a group, after the checks of Create or CreateFor.
-func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID, byBackend bool) (g Group, me Membership, err error) {
+func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID,
+	byBackend bool) (g Group, me Membership, err error) {
 	var d changeSet
 	var exists bool // an earlier try has created the group
 	err = s.withFollower(ctx, id, func(ctx context.Context, record Record) error {
@@ -395,7 +400,8 @@ func (s *Service) groupAndMember(ctx context.Context, user accounts.ID, id ID) (
 // Members returns up to limit members after the cursor, higher roles first, and the group as it was before the read.
 // The page may lack later changes; [Service.Changes] since the group's version returns them. It returns ErrGroup or
 // ErrCursor.
-func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Membership, next string, _ Group, err error) {
+func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor string,
+	limit int) (_ []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Members %s", id)
 	after, err := parsePlace(cursor, firstPlace)
 	if err != nil {

@@ -54,7 +54,8 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 		budget = 0 // the budget of production
 	}
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
-	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus,
+		Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,14 +242,16 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 		other Role
 		want  [4]error
 	}{
-		"rename":           {update(func(*world) Update { return Update{Name: to("Sailing")} }), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
-		"announce":         {update(func(*world) Update { return Update{Announcement: to("Tomorrow")} }), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"rename": {update(func(*world) Update { return Update{Name: to("Sailing")} }), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
+		"announce": {update(func(*world) Update { return Update{Announcement: to("Tomorrow")} }), Member,
+			[4]error{ErrGroup, ErrMay, ok, ok}},
 		"mute all":         {update(func(w *world) Update { return Update{MutedUntil: until(w)} }), Member, [4]error{ErrGroup, ErrMay, ok, ok}},
 		"open it":          {update(func(*world) Update { return Update{Joins: to(Open)} }), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
 		"set the question": {update(func(*world) Update { return Update{Question: to("Who?")} }), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
 		"restrict inviting": {update(func(*world) Update { return Update{AdminsInvite: to(true)} }), Member,
 			[4]error{ErrGroup, ErrMay, ErrMay, ok}},
-		"rename and open it": {update(func(*world) Update { return Update{Name: to("Sailing"), Joins: to(Open)} }), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"rename and open it": {update(func(*world) Update { return Update{Name: to("Sailing"), Joins: to(Open)} }), Member,
+			[4]error{ErrGroup, ErrMay, ErrMay, ok}},
 		"make a link": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
 			_, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, 0)
 			return err
@@ -329,8 +332,10 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 			_, _, err := w.Transfer(ctx, me, id, other)
 			return err
 		}, Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
-		"leave":    {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Leave(ctx, me, id) }, Member, [4]error{ErrGroup, ok, ok, ErrOwner}},
-		"dissolve": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Dissolve(ctx, me, id) }, Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
+		"leave": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Leave(ctx, me, id) }, Member,
+			[4]error{ErrGroup, ok, ok, ErrOwner}},
+		"dissolve": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error { return w.Dissolve(ctx, me, id) }, Member,
+			[4]error{ErrGroup, ErrMay, ErrMay, ok}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -786,7 +791,8 @@ func TestRequests_ArePagedAndBounded(t *testing.T) {
 		now := w.db.Now()
 		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 			for range maxPending - 1 {
-				r := Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(), Expires: now.Add(time.Hour).UnixMilli()}
+				r := Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(),
+					Expires: now.Add(time.Hour).UnixMilli()}
 				err = errors.Join(err, insertRequest(ctx, tx, r))
 			}
 			return err
@@ -813,7 +819,8 @@ func TestRequests_ArePagedAndBounded(t *testing.T) {
 		w.must(err)
 
 		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { // like a version of the program without the limit
-			return insertRequest(ctx, tx, Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(), Expires: now.Add(time.Hour).UnixMilli()})
+			return insertRequest(ctx, tx, Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(),
+				Expires: now.Add(time.Hour).UnixMilli()})
 		}))
 		last := w.recordEvents(eve)
 		w.must(w.Dissolve(ctx, ann, id))
@@ -1036,7 +1043,8 @@ func TestEvents_ReachTheirAudience(t *testing.T) {
 		w.must(err)
 		checkEvents("requested", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
 		w.must(w.Answer(ctx, users[1], id, r.ID, true))
-		checkEvents("accepted", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0-]", "[changed 1+ 0- mine member request_closedaccepted]")
+		checkEvents("accepted", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0-]",
+			"[changed 1+ 0- mine member request_closedaccepted]")
 		w.must(w.Remove(ctx, users[1], id, users[3]))
 		checkEvents("removed", "[changed 0+ 1-]", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftremoved]")
 		w.must(w.Ban(ctx, users[1], id, users[2]))

@@ -18,10 +18,12 @@ var ErrStore = errs.New(errs.Unavailable, "group.store_away", "Groups are unavai
 // asKind gives database errors the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
-const groupColumns = "g.id, g.name, g.picture, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, g.version, g.pruned, g.created, g.dissolved"
+const groupColumns = "g.id, g.name, g.picture, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, " +
+	"g.version, g.pruned, g.created, g.dissolved"
 
 func (g *Group) fields() []any {
-	return []any{&g.ID, &g.Name, &g.Picture, &g.Announcement, &g.Announced, &g.Joins, &g.Question, &g.AdminsInvite, &g.Muted, &g.Members, &g.Version, &g.pruned, &g.Created, &g.Dissolved}
+	return []any{&g.ID, &g.Name, &g.Picture, &g.Announcement, &g.Announced, &g.Joins, &g.Question, &g.AdminsInvite, &g.Muted, &g.Members,
+		&g.Version, &g.pruned, &g.Created, &g.Dissolved}
 }
 
 // selectGroup returns a group, or ErrGroup; lock is "" or a clause.
@@ -31,21 +33,26 @@ func selectGroup(ctx context.Context, q sqldb.Querier, id ID, lock string) (g Gr
 }
 
 func insertGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO chat_groups (id, name, picture, announcement, announced, joins, question, admins_invite, muted, members, version, pruned, created, dissolved) VALUES "+sqldb.Tuples(14, 1),
-		g.ID, g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.pruned, g.Created, g.Dissolved)
+	_, err := tx.ExecContext(ctx, "INSERT INTO chat_groups (id, name, picture, announcement, announced, joins, question, admins_invite, "+
+		"muted, members, version, pruned, created, dissolved) VALUES "+sqldb.Tuples(14, 1),
+		g.ID, g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.pruned,
+		g.Created, g.Dissolved)
 	return err
 }
 
 func updateGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
-	_, err := tx.ExecContext(ctx, "UPDATE chat_groups SET name = ?, picture = ?, announcement = ?, announced = ?, joins = ?, question = ?, admins_invite = ?, muted = ?, members = ?, version = ?, dissolved = ? WHERE id = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE chat_groups SET name = ?, picture = ?, announcement = ?, announced = ?, joins = ?, "+
+		"question = ?, admins_invite = ?, muted = ?, members = ?, version = ?, dissolved = ? WHERE id = ?",
 		g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.Dissolved, g.ID)
 	return err
 }
 
-const memberColumns = "m.user_id, m.role, m.nickname, m.muted, m.joined, m.inviter, m.remark, m.notify, m.seen, m.own_version, m.version, m.gone"
+const memberColumns = "m.user_id, m.role, m.nickname, m.muted, m.joined, m.inviter, m.remark, m.notify, m.seen, m.own_version, " +
+	"m.version, m.gone"
 
 func (m *Membership) fields() []any {
-	return []any{&m.User, &m.Role, &m.Nickname, &m.Muted, &m.Joined, &m.Inviter, &m.Remark, &m.Notify, &m.Seen, &m.ownVersion, &m.version, &m.gone}
+	return []any{&m.User, &m.Role, &m.Nickname, &m.Muted, &m.Joined, &m.Inviter, &m.Remark, &m.Notify, &m.Seen, &m.ownVersion, &m.version,
+		&m.gone}
 }
 
 func scanMember(rows *sql.Rows) (m Membership, err error) {
@@ -59,7 +66,8 @@ func selectMembers(ctx context.Context, q sqldb.Querier, id ID, users []accounts
 	if len(users) == 0 {
 		return found, nil
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone = 0", id, bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone = 0",
+		id, bun.List(users))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		m, err := scanMember(rows)
 		found[m.User] = m
@@ -84,7 +92,8 @@ func allMembers(ctx context.Context, q sqldb.Querier, id ID) ([]Membership, erro
 
 // selectStaff returns the admins and the owner of a group.
 func selectStaff(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_members WHERE group_id = ? AND gone = 0 AND role >= ?", id, Admin))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_members WHERE group_id = ? AND gone = 0 AND role >= ?", id,
+		Admin))
 }
 
 // pageMembers returns up to n members after a place.
@@ -98,13 +107,15 @@ func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int
 // changedMembers returns up to n rows that have changed after a version, in the order of versions. It includes former
 // members.
 func changedMembers(ctx context.Context, q sqldb.Querier, id ID, since int64, n int) ([]Membership, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.version > ? ORDER BY m.version LIMIT ?", id, since, n)
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.version > ? ORDER BY "+
+		"m.version LIMIT ?", id, since, n)
 	return sqldb.Collect(rows, err, scanMember)
 }
 
 // groupsOf returns a user's groups, the one joined last first.
 func groupsOf(ctx context.Context, q sqldb.Querier, user accounts.ID) (groups []Group, mine []Membership, err error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+groupColumns+", "+memberColumns+" FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.user_id = ? AND m.gone = 0 ORDER BY m.joined DESC, g.id", user)
+	rows, err := q.QueryContext(ctx, "SELECT "+groupColumns+", "+memberColumns+
+		" FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.user_id = ? AND m.gone = 0 ORDER BY m.joined DESC, g.id", user)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var g Group
 		var m Membership
@@ -118,7 +129,8 @@ func groupsOf(ctx context.Context, q sqldb.Querier, user accounts.ID) (groups []
 // countGroups returns the number of groups of each user.
 func countGroups(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]int, error) {
 	all := make(map[accounts.ID]int, len(users))
-	rows, err := q.QueryContext(ctx, "SELECT user_id, COUNT(*) FROM group_members WHERE user_id IN (?) AND gone = 0 GROUP BY user_id", bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, COUNT(*) FROM group_members WHERE user_id IN (?) AND gone = 0 GROUP BY user_id",
+		bun.List(users))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var n int
@@ -135,14 +147,16 @@ func countAdmins(ctx context.Context, q sqldb.Querier, id ID) (n int, err error)
 
 // countSeen returns the number of members who have seen the newest announcement.
 func countSeen(ctx context.Context, q sqldb.Querier, g Group) (n int, err error) {
-	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE group_id = ? AND gone = 0 AND seen >= ?", g.ID, g.Announced).Scan(&n)
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE group_id = ? AND gone = 0 AND seen >= ?", g.ID,
+		g.Announced).Scan(&n)
 	return n, err
 }
 
 // selectFormer returns the rows of users who are former members.
 func selectFormer(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]Membership, error) {
 	all := map[accounts.ID]Membership{}
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone > 0", id, bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone > 0",
+		id, bun.List(users))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		m, err := scanMember(rows)
 		all[m.User] = m
@@ -161,19 +175,22 @@ func insertMembers(ctx context.Context, tx *sqldb.Tx, id ID, list []Membership) 
 	if _, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?)", id, bun.List(users)); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, own_version, version, gone) VALUES "+sqldb.Tuples(13, len(list)), args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, "+
+		"seen, own_version, version, gone) VALUES "+sqldb.Tuples(13, len(list)), args...)
 	return err
 }
 
 func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
-	_, err := tx.ExecContext(ctx, "UPDATE group_members SET role = ?, nickname = ?, muted = ?, remark = ?, notify = ?, seen = ?, own_version = ?, version = ?, gone = ? WHERE group_id = ? AND user_id = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET role = ?, nickname = ?, muted = ?, remark = ?, notify = ?, seen = ?, "+
+		"own_version = ?, version = ?, gone = ? WHERE group_id = ? AND user_id = ?",
 		m.Role, m.Nickname, m.Muted, m.Remark, m.Notify, m.Seen, m.ownVersion, m.version, m.gone, id, m.User)
 	return err
 }
 
 // updateOwn writes the settings that only the member sees. They do not change the group's version.
 func updateOwn(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
-	_, err := tx.ExecContext(ctx, "UPDATE group_members SET remark = ?, notify = ?, seen = ?, own_version = ? WHERE group_id = ? AND user_id = ? AND gone = 0", m.Remark, m.Notify, m.Seen, m.ownVersion, id, m.User)
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET remark = ?, notify = ?, seen = ?, own_version = ? WHERE group_id = ? AND "+
+		"user_id = ? AND gone = 0", m.Remark, m.Notify, m.Seen, m.ownVersion, id, m.User)
 	return err
 }
 
@@ -186,7 +203,8 @@ func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID) error {
 // successor returns the next owner of a group: the admin who joined first, else the member who joined first. It returns
 // ErrMember if there is no other member.
 func successor(ctx context.Context, q sqldb.Querier, id ID, owner accounts.ID) (Membership, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND m.user_id <> ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner)
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND "+
+		"m.user_id <> ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner)
 	found, err := sqldb.Collect(rows, err, scanMember)
 	if err == nil && len(found) == 0 {
 		err = ErrMember
@@ -199,7 +217,8 @@ func successor(ctx context.Context, q sqldb.Querier, id ID, owner accounts.ID) (
 
 // selectBanned returns the users in users who are banned from a group.
 func selectBanned(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_bans WHERE group_id = ? AND user_id IN (?)", id, bun.List(users)))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_bans WHERE group_id = ? AND user_id IN (?)", id,
+		bun.List(users)))
 }
 
 func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
@@ -214,7 +233,8 @@ func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (bool
 
 // pageBans returns up to n bans after a place, newest first.
 func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
-	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM group_bans WHERE group_id = ? AND at <= ? AND (at < ? OR user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
+	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM group_bans WHERE group_id = ? AND at <= ? AND (at < ? OR "+
+		"user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
 		id, after.joined, after.joined, after.user, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Ban, err error) {
 		err = rows.Scan(&b.User, &b.By, &b.At)
@@ -244,12 +264,14 @@ func selectLink(ctx context.Context, q sqldb.Querier, id LinkID) (Link, error) {
 
 // linksOf returns the links of a group that have not expired.
 func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM group_links WHERE group_id = ? AND expires > ? ORDER BY created, id", id, q.Now().UnixMilli())
+	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM group_links WHERE group_id = ? AND expires > ? ORDER BY created, id", id,
+		q.Now().UnixMilli())
 	return sqldb.Collect(rows, err, scanLink)
 }
 
 func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(8, 1), l.ID, l.Group, l.By, l.Created, l.Expires, l.Uses, l.MaxUses, l.Card)
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(8, 1), l.ID, l.Group, l.By, l.Created,
+		l.Expires, l.Uses, l.MaxUses, l.Card)
 	return err
 }
 
@@ -320,19 +342,22 @@ func oneRequest(rows *sql.Rows, err error) (Request, error) {
 
 // pagePending returns up to n pending requests of a group, oldest first, after a place.
 func pagePending(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Request, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? AND created >= ? AND (created > ? OR id > ?) ORDER BY created, id LIMIT ?",
+	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? AND "+
+		"created >= ? AND (created > ? OR id > ?) ORDER BY created, id LIMIT ?",
 		id, Pending, q.Now().UnixMilli(), after.joined, after.joined, after.user, n)
 	return sqldb.Collect(rows, err, scanRequest)
 }
 
 // countPending returns the number of pending requests of a group.
 func countPending(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
-	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_requests WHERE group_id = ? AND state = ? AND expires > ?", id, Pending, q.Now().UnixMilli()).Scan(&n)
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_requests WHERE group_id = ? AND state = ? AND expires > ?", id, Pending,
+		q.Now().UnixMilli()).Scan(&n)
 	return n, err
 }
 
 func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_requests ("+requestColumns+", waiting) VALUES "+sqldb.Tuples(8, 1), r.ID, r.Group, r.User, r.Answer, r.State, r.Created, r.Expires, r.Group.String()+r.User.String())
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_requests ("+requestColumns+", waiting) VALUES "+sqldb.Tuples(8, 1), r.ID, r.Group, r.User,
+		r.Answer, r.State, r.Created, r.Expires, r.Group.String()+r.User.String())
 	return err
 }
 
@@ -353,7 +378,8 @@ func deleteChildRows(ctx context.Context, tx *sqldb.Tx, id ID) error {
 
 // dissolvedBefore returns up to n groups that were dissolved before a time.
 func dissolvedBefore(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
-	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM chat_groups WHERE dissolved > 0 AND dissolved < ? LIMIT ?", before.UnixMilli(), n))
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM chat_groups WHERE dissolved > 0 AND dissolved < ? LIMIT ?",
+		before.UnixMilli(), n))
 }
 
 // deleteGroup deletes a dissolved group.
@@ -374,14 +400,17 @@ func deleteUserRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user) // the row of a muted former member would not be pruned
+	// the row of a muted former member would not be pruned
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user)
 	return err
 }
 
 // formerMembersBefore returns up to n former members who left before a time and are no longer muted.
 func formerMembersBefore(ctx context.Context, q sqldb.Querier, before time.Time, n int) (map[ID][]Membership, error) {
 	all := map[ID][]Membership{}
-	rows, err := q.QueryContext(ctx, "SELECT m.group_id, "+memberColumns+" FROM group_members m WHERE m.gone > 0 AND m.gone < ? AND m.muted <= ? ORDER BY m.gone LIMIT ?", before.UnixMilli(), q.Now().UnixMilli(), n)
+	rows, err := q.QueryContext(ctx, "SELECT m.group_id, "+memberColumns+
+		" FROM group_members m WHERE m.gone > 0 AND m.gone < ? AND m.muted <= ? ORDER BY m.gone LIMIT ?", before.UnixMilli(),
+		q.Now().UnixMilli(), n)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var m Membership
@@ -402,7 +431,8 @@ func deleteFormerMembers(ctx context.Context, tx *sqldb.Tx, id ID, former []Memb
 		return err
 	}
 	// A user may have joined and left again in the meantime.
-	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND version <= ?", id, bun.List(users), upTo)
+	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND version <= ?", id,
+		bun.List(users), upTo)
 	return err
 }
 
@@ -431,7 +461,8 @@ func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Sta
 		args = append(args, s.Group, s.User)
 	}
 	now := q.Now().UnixMilli()
-	rows, err := q.QueryContext(ctx, "SELECT m.group_id, m.user_id, m.role, m.muted, g.muted FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.gone = 0 AND g.dissolved = 0 AND ("+sqldb.AnyOf("(m.group_id = ? AND m.user_id = ?)", len(seats))+")", args...)
+	rows, err := q.QueryContext(ctx, "SELECT m.group_id, m.user_id, m.role, m.muted, g.muted FROM group_members m JOIN chat_groups g ON "+
+		"g.id = m.group_id WHERE m.gone = 0 AND g.dissolved = 0 AND ("+sqldb.AnyOf("(m.group_id = ? AND m.user_id = ?)", len(seats))+")", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var at Seat
 		var st Standing
@@ -458,7 +489,8 @@ func Notifies(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Noti
 	for _, s := range seats {
 		args = append(args, s.Group, s.User)
 	}
-	rows, err := q.QueryContext(ctx, "SELECT group_id, user_id, notify FROM group_members WHERE gone = 0 AND "+sqldb.AnyOf("(group_id = ? AND user_id = ?)", len(seats)), args...)
+	rows, err := q.QueryContext(ctx, "SELECT group_id, user_id, notify FROM group_members WHERE gone = 0 AND "+
+		sqldb.AnyOf("(group_id = ? AND user_id = ?)", len(seats)), args...)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var s Seat
 		var n Notify

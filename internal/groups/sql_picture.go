@@ -14,7 +14,8 @@ func replacePicture(ctx context.Context, tx *sqldb.Tx, group ID, id PictureID, s
 		return err
 	}
 	for _, p := range sizes {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO group_pictures (id, size, group_id, type, data) VALUES (?, ?, ?, ?, ?)", id, p.Size, group, p.Type, p.Data); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO group_pictures (id, size, group_id, type, data) VALUES (?, ?, ?, ?, ?)", id, p.Size, group,
+			p.Type, p.Data); err != nil {
 			return err
 		}
 	}

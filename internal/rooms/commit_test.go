@@ -22,13 +22,15 @@ func TestCommit_LockedRoomDelaysNoOther(t *testing.T) {
 	users := w.newUsers(1)
 	var batch []pendingEntry
 	for range 5 {
-		batch = append(batch, pendingEntry{room: w.newRoom(users[0]), user: ViewerID(users[0]), line: &Line{From: ViewerID(users[0]), Name: "Ann", Text: "Hi"}})
+		batch = append(batch, pendingEntry{room: w.newRoom(users[0]), user: ViewerID(users[0]),
+			line: &Line{From: ViewerID(users[0]), Name: "Ann", Text: "Hi"}})
 	}
 	locked := batch[2].room
 	sqldbtest.Busy(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", batch[4].room) // by another node, in an active room
 	sqldbtest.Hold(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", locked)
 	var out []entryResult
-	eventually.NoError(t, "a batch that is in time", func() (err error) { // two waits of two seconds in a limit of five; a stall makes a try fail
+	// two waits of two seconds in a limit of five; a stall makes a try fail
+	eventually.NoError(t, "a batch that is in time", func() (err error) {
 		out, err = w.commit(t.Context(), batch)
 		return err
 	})
@@ -46,7 +48,8 @@ func TestCommit_LockedRoomDelaysNoOther(t *testing.T) {
 }
 
 func TestVisit_CrowdLeavesConnectionsToOtherRooms(t *testing.T) {
-	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
+	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), new(atomic.Int64),
+		new(sync.Map), Settings{})
 	users := w.newUsers(1)
 	hot, other := w.newRoom(users[0]), w.newRoom(users[0])
 	sqldbtest.Crowd(t, w.db, func(ctx context.Context, i int) error {
@@ -193,7 +196,8 @@ func TestCommit_StopsAfterAFailedStatement(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := w.commitIn(ctx, tx, []pendingEntry{{room: id, user: user, line: &Line{From: user}}, {room: id, user: user, comment: &Comment{ID: ids.New[Comment](), From: user}}}, 0)
+		_, err := w.commitIn(ctx, tx, []pendingEntry{{room: id, user: user, line: &Line{From: user}},
+			{room: id, user: user, comment: &Comment{ID: ids.New[Comment](), From: user}}}, 0)
 		if !sqldb.IsDuplicate(err) {
 			t.Errorf("got %v, want a duplicate", err)
 		}

@@ -110,7 +110,8 @@ func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(3)
-		r, _, err := w.Create(t.Context(), users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("4711"), Guests: to(true)})
+		r, _, err := w.Create(t.Context(), users[0], ids.New[Room](),
+			Update{Name: to("Film night"), Access: to(Open), Password: to("4711"), Guests: to(true)})
 		w.must(err)
 		join := func(h string, key Key) error {
 			_, _, err := w.Join(contextFrom(t, h), users[1], r.ID, key)

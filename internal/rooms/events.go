@@ -70,7 +70,8 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 }
 
 func (m Member) wire(r Room, profiles accounts.Profiles) api.RoomMember {
-	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)), Joined: api.At(sqldb.Time(m.Joined))}
+	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)),
+		Joined: api.At(sqldb.Time(m.Joined))}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
 	} else {
@@ -85,7 +86,8 @@ func (m Member) self(r Room) api.RoomSelf {
 
 func (r Room) wire(viewers int) api.Room {
 	return api.Room{ID: r.ID.String(), Name: r.Name, Access: r.Access.String(), Password: r.Password, Listed: r.Listed, Guests: r.Guests,
-		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: api.At(sqldb.Time(r.Created)), Version: r.Version}
+		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(),
+		Viewers: viewers, Created: api.At(sqldb.Time(r.Created)), Version: r.Version}
 }
 
 // place returns a room with a viewer's membership, which is nil for a viewer who is not a member.
@@ -102,8 +104,9 @@ func (r Room) place(me *Member, viewers int) api.RoomPlace {
 }
 
 func playbackWire(id ID, s playback.State) api.Playback {
-	return api.Playback{Room: id.String(), Generation: s.Generation, Version: s.Version, Item: s.Item, Position: s.Position, ServerTime: s.Time,
-		Rate: float64(s.Rate) / playback.Normal, Paused: s.Paused, Held: s.Held}
+	return api.Playback{Room: id.String(), Generation: s.Generation, Version: s.Version, Item: s.Item, Position: s.Position,
+		ServerTime: s.Time,
+		Rate:       float64(s.Rate) / playback.Normal, Paused: s.Paused, Held: s.Held}
 }
 
 // stateOf returns the register of an event.
@@ -113,5 +116,6 @@ func stateOf(p api.Playback) playback.State {
 }
 
 func (it Item) wire() api.RoomItem {
-	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: api.At(sqldb.Time(it.Added))}
+	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration,
+		By: it.By.String(), Added: api.At(sqldb.Time(it.Added))}
 }

@@ -26,7 +26,8 @@ func TestRemove_PlayingItemKeepsItsPlace(t *testing.T) {
 		s, err := w.Playback(ctx, owner, id)
 		w.must(err)
 		load := func(item ItemID) error {
-			next, err := w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: item.String()})
+			next, err := w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load,
+				Item: item.String()})
 			if err == nil {
 				s = next
 			}

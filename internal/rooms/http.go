@@ -39,24 +39,29 @@ func (s *Service) Routes(a *web.API) {
 var tags = []string{"rooms"}
 
 func (s *Service) roomRoutes(a *web.API) {
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms", ID: "rooms.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms", ID: "rooms.create", Tags: tags, Limit: createLimit,
+		Status:  http.StatusCreated,
 		Summary: "Create a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrRoom, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags, Heavy: true, Limit: listLimit,
-		Summary:     "List public rooms",
-		Description: "Lists the 1,000 most recently active rooms that match. While viewers join and leave, a room may be on two pages, or on none.",
-		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
+		Summary: "List public rooms",
+		Description: "Lists the 1,000 most recently active rooms that match. While viewers join and leave, a room may be on two pages, " +
+			"or on none.",
+		Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/mine", ID: "rooms.mine", Tags: tags,
 		Summary:     "List the caller's rooms",
 		Description: "The room that the caller joined last comes first.", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/clock", ID: "rooms.clock", Tags: tags, Limit: clockLimit,
 		Summary:     "Get the servers' clock",
-		Description: "Call it several times, over the socket if there is one. Use the median offset of the calls with the shortest round trips."}, s.getClock)
+		Description: "Call it several times, over the socket if there is one. Use the median offset of the calls with the shortest round trips."},
+		s.getClock)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}", ID: "rooms.get", Tags: tags,
-		Summary: "Get a room", Description: "Includes the caller's membership. Other users get the room only if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
+		Summary: "Get a room", Description: "Includes the caller's membership. Other users get the room only if it is open.",
+		Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/scene", ID: "rooms.scene", Tags: tags,
-		Summary:     "Get the scene of a room",
-		Description: "Returns all data that a client needs to show a room. Subscribe to the channel room/{room}, read the scene, and then apply the events. Read the scene again after each interruption of the subscription.",
-		Errors:      []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getScene)
+		Summary: "Get the scene of a room",
+		Description: "Returns all data that a client needs to show a room. Subscribe to the channel room/{room}, read the scene, and then " +
+			"apply the events. Read the scene again after each interruption of the subscription.",
+		Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getScene)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}", ID: "rooms.update", Tags: tags,
 		Summary: "Update a room's settings", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy, ErrStore}}, s.patchRoom)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}", ID: "rooms.close", Tags: tags, Status: http.StatusNoContent,
@@ -64,12 +69,14 @@ func (s *Service) roomRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/owner", ID: "rooms.transfer", Tags: tags,
 		Summary:     "Transfer the ownership of a room",
 		Description: "The caller becomes an admin.", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrSelf, ErrGuest, ErrStore}}, s.putOwner)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/links", ID: "rooms.new_link", Tags: tags, Limit: inviteLimit, Status: http.StatusCreated,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/links", ID: "rooms.new_link", Tags: tags, Limit: inviteLimit,
+		Status:  http.StatusCreated,
 		Summary: "Create an invite link", Errors: []*errs.Error{ErrRoom, ErrMay, ErrLinks, ErrStore}}, s.postLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/links", ID: "rooms.links", Tags: tags,
 		Summary:     "List invite links",
 		Description: "Moderators get all links of the room, other members their own.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/links/{link}", ID: "rooms.revoke_link", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/links/{link}", ID: "rooms.revoke_link", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Revoke an invite link", Errors: []*errs.Error{ErrRoom, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/room-links/{link}", ID: "rooms.look", Tags: tags, Limit: joinLimit,
 		Summary: "Get the room of a link", Errors: []*errs.Error{ErrLink, ErrStore}}, s.getLink)
@@ -79,13 +86,17 @@ func (s *Service) memberRoutes(a *web.API) {
 	joinErrors := []*errs.Error{ErrRoom, ErrPassword, ErrTries, ErrLink, ErrBanned, ErrFull, ErrBusy, ErrStore}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/join", ID: "rooms.join", Tags: tags, Limit: joinLimit,
 		Summary:     "Join a room",
-		Description: "A user who is already in the room keeps the role.", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit, Status: http.StatusCreated,
-		Summary:     "Join a room as a guest",
-		Description: "The token is valid only for this room, and for the socket. Guests may send only chat lines and danmaku, if the room's settings allow it.",
-		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests, ErrName, ErrGuestRate)}, s.postGuest)
+		Description: "A user who is already in the room keeps the role.", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)},
+		s.postJoin)
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit,
+		Status:  http.StatusCreated,
+		Summary: "Join a room as a guest",
+		Description: "The token is valid only for this room, and for the socket. Guests may send only chat lines and danmaku, if the room's " +
+			"settings allow it.",
+		Errors: append(slices.Clone(joinErrors), ErrText, ErrGuests, ErrName, ErrGuestRate)}, s.postGuest)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/me", ID: "rooms.leave", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Leave a room", Description: "The owner must transfer or close the room first.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
+		Summary: "Leave a room", Description: "The owner must transfer or close the room first.",
+		Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/members", ID: "rooms.members", Tags: tags,
 		Summary:     "List members of a room",
 		Description: "Higher roles come first, then earlier members.", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
@@ -96,15 +107,19 @@ func (s *Service) memberRoutes(a *web.API) {
 		Summary:     "Update a member of a room",
 		Description: "Appoints or dismisses an admin, changes permissions, or mutes or unmutes a member.",
 		Errors:      []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrAdmin, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.kick", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.kick", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Remove a member from a room", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/bans", ID: "rooms.bans", Tags: tags,
 		Summary:     "List bans of a room",
 		Description: "Newest first.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrCursor, ErrStore}}, s.getBans)
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.ban", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.ban", Tags: tags,
+		Status:      http.StatusNoContent,
 		Summary:     "Ban a user from a room",
-		Description: "A viewer in the room is removed.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.unban", Tags: tags, Status: http.StatusNoContent,
+		Description: "A viewer in the room is removed.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}},
+		s.putBan)
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.unban", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Lift a ban", Errors: []*errs.Error{ErrRoom, ErrMay, ErrNoBan, ErrStore}}, s.deleteBan)
 }
 
@@ -112,12 +127,15 @@ func (s *Service) playRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playback", ID: "rooms.playback", Tags: tags,
 		Summary: "Get the playback state", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getPlayback)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback", ID: "rooms.command", Tags: tags, Limit: commandLimit,
-		Summary:     "Control the playback",
-		Description: "Plays, pauses, seeks, changes the rate, or loads another item. If generation and version are not current, it returns room.playback_changed: get the playback state and try again.",
-		Errors:      []*errs.Error{ErrRoom, ErrMay, ErrVersion, ErrCommand, ErrItem, ErrStateAway, ErrStore}}, s.postCommand)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/buffering", ID: "rooms.buffering", Tags: tags, Limit: commandLimit, Status: http.StatusNoContent,
+		Summary: "Control the playback",
+		Description: "Plays, pauses, seeks, changes the rate, or loads another item. If generation and version are not current, it returns " +
+			"room.playback_changed: get the playback state and try again.",
+		Errors: []*errs.Error{ErrRoom, ErrMay, ErrVersion, ErrCommand, ErrItem, ErrStateAway, ErrStore}}, s.postCommand)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/buffering", ID: "rooms.buffering", Tags: tags,
+		Limit: commandLimit, Status: http.StatusNoContent,
 		Summary:     "Report buffering",
-		Description: "Reports that the caller's player waits for data, or no longer waits.", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postBuffering)
+		Description: "Reports that the caller's player waits for data, or no longer waits.",
+		Errors:      []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postBuffering)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback/ended", ID: "rooms.ended", Tags: tags, Limit: commandLimit,
 		Summary:     "Report the end of an item",
 		Description: "The room then plays the next item.", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.postEnded)
@@ -125,24 +143,30 @@ func (s *Service) playRoutes(a *web.API) {
 		Summary: "Get a room's playlist", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getPlaylist)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist", ID: "rooms.add", Tags: tags, Status: http.StatusCreated,
 		Summary: "Add an item to the playlist", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrSource, ErrItems, ErrStore}}, s.postItem)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist/{item}/move", ID: "rooms.move", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playlist/{item}/move", ID: "rooms.move", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Move an item", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.postMove)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/playlist/{item}", ID: "rooms.remove", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/playlist/{item}", ID: "rooms.remove", Tags: tags,
+		Status:      http.StatusNoContent,
 		Summary:     "Remove an item from the playlist",
 		Description: "An item that is playing plays to its end.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist/{item}/source", ID: "rooms.source", Tags: tags,
 		Summary:     "Get the source of an item",
 		Description: "Returns the URL of an item and its expiry.", Errors: []*errs.Error{ErrRoom, ErrItem, ErrStore}}, s.getSource)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/chat", ID: "rooms.say", Tags: tags, Limit: sayLimit, Status: http.StatusCreated,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/chat", ID: "rooms.say", Tags: tags, Limit: sayLimit,
+		Status:  http.StatusCreated,
 		Summary: "Send a chat line", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrStore}}, s.postLine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/chat", ID: "rooms.chat", Tags: tags,
-		Summary: "List chat lines of a room", Description: "Returns the newest lines, or the lines before a number. Lines of users whom the caller blocks are omitted.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.shoot", Tags: tags, Limit: shootLimit, Status: http.StatusCreated,
+		Summary: "List chat lines of a room", Description: "Returns the newest lines, or the lines before a number. Lines of users whom the " +
+			"caller blocks are omitted.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.shoot", Tags: tags, Limit: shootLimit,
+		Status:  http.StatusCreated,
 		Summary: "Send a danmaku", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem, ErrStore}}, s.postDanmaku)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.danmaku", Tags: tags,
 		Summary:     "List danmaku of an item",
 		Description: "Sorted by position.", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getDanmaku)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.clear_danmaku", Tags: tags, Status: http.StatusNoContent,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.clear_danmaku", Tags: tags,
+		Status:  http.StatusNoContent,
 		Summary: "Delete all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
 }
 
@@ -242,7 +266,8 @@ func parseMay(field string, names *[]string) (*Permission, error) {
 
 func (s *Service) postRoom(ctx context.Context, caller accounts.Caller, in *web.Body[api.RoomNew]) (*web.Body[api.RoomPlace], error) {
 	b := in.Body
-	r, me, err := s.Create(ctx, caller.User, web.NewID[Room](ctx), Update{Name: &b.Name, Access: parsed[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
+	r, me, err := s.Create(ctx, caller.User, web.NewID[Room](ctx),
+		Update{Name: &b.Name, Access: parsed[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +338,8 @@ func (s *Service) patchRoom(ctx context.Context, caller accounts.Caller, in *str
 		return nil, err
 	}
 	b := in.Body
-	u := Update{Name: b.Name, Password: b.Password, Access: parsed[Access](b.Access, accesses[:]), Listed: b.Listed, Guests: b.Guests, Hold: b.Hold,
+	u := Update{Name: b.Name, Password: b.Password, Access: parsed[Access](b.Access, accesses[:]), Listed: b.Listed, Guests: b.Guests,
+		Hold:  b.Hold,
 		Drift: b.Drift, Jump: b.Jump, Loop: parsed[Loop](b.Loop, loops[:]), Words: b.Words}
 	if u.MemberMay, err = parseMay("body.member_may", b.MemberMay); err != nil {
 		return nil, err
@@ -435,7 +461,9 @@ func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath
 		return nil, err
 	}
 	list, err := s.Online(ctx, me, id)
-	return web.NewBody(api.RoomOnline{Viewers: web.List(list, func(p Presence) api.RoomViewer { return api.RoomViewer{ID: p.User.String(), Active: api.At(p.Active)} })}), err
+	return web.NewBody(api.RoomOnline{Viewers: web.List(list, func(p Presence) api.RoomViewer {
+		return api.RoomViewer{ID: p.User.String(), Active: api.At(p.Active)}
+	})}), err
 }
 
 func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
@@ -501,7 +529,8 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.RoomLink {
-	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.MaxUses}
+	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)),
+		Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.MaxUses}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {

@@ -69,7 +69,8 @@ func (s *Service) postItem(ctx context.Context, caller accounts.Caller, in *stru
 		return nil, err
 	}
 	b := in.Body
-	it, err := s.Add(ctx, me, id, Item{ID: web.NewID[Item](ctx), Kind: *parsed[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title, Duration: b.Duration})
+	it, err := s.Add(ctx, me, id, Item{ID: web.NewID[Item](ctx), Kind: *parsed[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title,
+		Duration: b.Duration})
 	return web.NewBody(it.wire()), err
 }
 
@@ -105,7 +106,8 @@ func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath
 	}
 	user, _ := caller.(accounts.Caller) // a guest has no session
 	src, err := s.Source(ctx, me, user.Device, id, item)
-	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: api.AtOrNil(sqldb.TimeOrZero(src.Expires))}), err
+	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token,
+		Expires: api.AtOrNil(sqldb.TimeOrZero(src.Expires))}), err
 }
 
 func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {

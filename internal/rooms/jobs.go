@@ -42,7 +42,8 @@ func (s *Service) Jobs() []worker.Job {
 func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.tidy")
 	now := s.db.Now()
-	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyIdle(ctx), s.tidyClosed(ctx, now.Add(-closedDelay)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidyEntries(ctx)))
+	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyIdle(ctx), s.tidyClosed(ctx, now.Add(-closedDelay)),
+		deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidyEntries(ctx)))
 }
 
 // prune deletes restrictions of missing rooms and erased users. A node of an older version leaves such rows when it
@@ -126,7 +127,9 @@ func (s *Service) Warm(ctx context.Context, n int, progress func(done, total int
 		return 0, asKind(ctx, err)
 	}
 	slices.Reverse(list) // the most recently active last
-	if err := s.copies.rooms.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) { progress(done, 2*len(list)) }}); err != nil {
+	if err := s.copies.rooms.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) {
+		progress(done, 2*len(list))
+	}}); err != nil {
 		return 0, err
 	}
 	err = s.copies.playlists.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) { progress(len(list)+done, 2*len(list)) }})

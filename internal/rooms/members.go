@@ -62,7 +62,8 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 
 // admit adds a viewer to a room by a key. It compares the password before the transaction, which then verifies that the
 // room's password has not changed.
-func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
+func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key,
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
 	matched, err := s.checkPassword(ctx, id, key)
 	if err == nil && key.guest {
 		err = s.allowGuest(ctx, id)
@@ -107,7 +108,8 @@ func (s *Service) checkPassword(ctx context.Context, id ID, key Key) (string, er
 	if err != nil {
 		return "", ErrPassword
 	}
-	err = s.cfg.Passwords.Do(ctx, key.identity, func() error { // a running try counts as wrong until it is settled; a try that waits for a slot does not count
+	// a running try counts as wrong until it is settled; a try that waits for a slot does not count
+	err = s.cfg.Passwords.Do(ctx, key.identity, func() error {
 		tries := passwordTries(ctx, id)
 		switch allowed, left, err := s.tries.Count(ctx, tries, s.db.Now()); {
 		case err != nil:
@@ -136,7 +138,8 @@ const (
 func passwordTries(ctx context.Context, id ID) []attempts.Meter {
 	meters := []attempts.Meter{{Key: passwordFailKeys.At(id, keyspace.Hashed{S: "all"}).Key, Cap: maxWrong, Life: passwordLock}}
 	if network := clientnet.Network(clientnet.FromFar(ctx)); network != "" {
-		meters = append(meters, attempts.Meter{Key: passwordFailKeys.At(id, keyspace.Hashed{S: network}).Key, Cap: maxWrongFrom, Life: passwordLock})
+		meters = append(meters, attempts.Meter{Key: passwordFailKeys.At(id, keyspace.Hashed{S: network}).Key, Cap: maxWrongFrom,
+			Life: passwordLock})
 	}
 	return meters
 }
@@ -253,7 +256,8 @@ func (s *Service) Visit(ctx context.Context, identity string, id ID, name string
 		} else if n >= s.cfg.Members/2 {
 			return Member{}, ErrFull
 		}
-		return Member{User: user, Role: Guest, Name: name, Joined: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.GuestLife).UnixMilli(), Secret: hashed(token)}, nil
+		return Member{User: user, Role: Guest, Name: name, Joined: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.GuestLife).UnixMilli(),
+			Secret: hashed(token)}, nil
 	})
 	if err != nil {
 		return Room{}, Member{}, "", err
@@ -343,17 +347,19 @@ func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Member, re
 }
 
 // changeMember runs fn on another member, who must have a lower role. It returns ErrMember or ErrRank.
-func (s *Service) changeMember(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
-	_, err := s.change(ctx, id, user, v, e.Of(s.caches.Runtime, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		m, err := selectMember(ctx, tx, id, other)
-		if err == nil {
-			err = d.me.Role.checkAbove(m.Role)
-		}
-		if err != nil {
-			return err
-		}
-		return fn(ctx, tx, d, m)
-	})
+func (s *Service) changeMember(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat],
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
+	_, err := s.change(ctx, id, user, v, e.Of(s.caches.Runtime, Seat{A: id, B: other}),
+		func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+			m, err := selectMember(ctx, tx, id, other)
+			if err == nil {
+				err = d.me.Role.checkAbove(m.Role)
+			}
+			if err != nil {
+				return err
+			}
+			return fn(ctx, tx, d, m)
+		})
 	return err
 }
 
@@ -391,42 +397,43 @@ func (u MemberUpdate) verbs() (all []verb) {
 func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other ViewerID, u MemberUpdate) (r Room, m Member, err error) {
 	defer errs.Wrap(&err, "rooms.SetMember %s", id)
 	verbs := u.verbs()
-	err = s.changeMember(ctx, user, id, other, verbs[0], PermissionsChanged, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Member) error {
-		for _, v := range verbs[1:] {
-			if err := d.me.mayDo(v, d.room, d.at); err != nil {
-				return err
+	err = s.changeMember(ctx, user, id, other, verbs[0], PermissionsChanged,
+		func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Member) error {
+			for _, v := range verbs[1:] {
+				if err := d.me.mayDo(v, d.room, d.at); err != nil {
+					return err
+				}
 			}
-		}
-		r, m = d.room, before
-		if u.Role != nil && m.Role == Guest {
-			return ErrGuest
-		}
-		if set(&m.Role, u.Role); m.Role != before.Role {
-			m.More, m.Less = 0, 0
-		}
-		if u.May != nil {
-			switch {
-			case *u.May&^d.me.may(d.room) != 0: // members cannot grant permissions that they lack
-				return ErrMay
-			case m.Role == Guest && *u.May&^forGuests != 0:
-				return ErrGuest.On("body.may", "must be chat or danmaku for a guest")
-			case m.Role == Admin && *u.May != everything:
-				return ErrAdmin
+			r, m = d.room, before
+			if u.Role != nil && m.Role == Guest {
+				return ErrGuest
 			}
-			m.permit(d.room, *u.May)
-		}
-		if u.MutedUntil != nil {
-			var err error
-			if m.Muted, err = until(*u.MutedUntil, d.at); err != nil {
-				return err
+			if set(&m.Role, u.Role); m.Role != before.Role {
+				m.More, m.Less = 0, 0
 			}
-		}
-		if m == before {
-			return nil
-		}
-		d.addEvent(api.EventRoomMember, m)
-		return updateMember(ctx, tx, id, m)
-	})
+			if u.May != nil {
+				switch {
+				case *u.May&^d.me.may(d.room) != 0: // members cannot grant permissions that they lack
+					return ErrMay
+				case m.Role == Guest && *u.May&^forGuests != 0:
+					return ErrGuest.On("body.may", "must be chat or danmaku for a guest")
+				case m.Role == Admin && *u.May != everything:
+					return ErrAdmin
+				}
+				m.permit(d.room, *u.May)
+			}
+			if u.MutedUntil != nil {
+				var err error
+				if m.Muted, err = until(*u.MutedUntil, d.at); err != nil {
+					return err
+				}
+			}
+			if m == before {
+				return nil
+			}
+			d.addEvent(api.EventRoomMember, m)
+			return updateMember(ctx, tx, id, m)
+		})
 	return r, m, err
 }
 
@@ -439,7 +446,8 @@ func (m *Member) permit(r Room, p Permission) {
 
 // Members returns at most limit members of a room after the cursor, higher roles first. It returns ErrRoom or
 // ErrCursor.
-func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor string, limit int) (_ []Member, next string, r Room, err error) {
+func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor string,
+	limit int) (_ []Member, next string, r Room, err error) {
 	defer errs.Wrap(&err, "rooms.Members %s", id)
 	after, err := parsePlace(cursor, place{a: int64(Owner) + 1})
 	if err != nil {
@@ -545,7 +553,8 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(links, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 { // an earlier try created it
+		// an earlier try created it
+		if i := slices.IndexFunc(links, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 {
 			l = links[i]
 			return nil
 		}

@@ -11,9 +11,10 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		commands: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_rooms_commands_total", Help: "Playback commands, by result: done, or refused because the sender had seen another state."}, []string{"result"}),
-		rebuilt:  prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_rooms_revived_total", Help: "Playback registers rebuilt from SQL."}),
-		watched:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_rooms_watched", Help: "Rooms with viewers on this node."}),
+		commands: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_rooms_commands_total",
+			Help: "Playback commands, by result: done, or refused because the sender had seen another state."}, []string{"result"}),
+		rebuilt: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_rooms_revived_total", Help: "Playback registers rebuilt from SQL."}),
+		watched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_rooms_watched", Help: "Rooms with viewers on this node."}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.commands, m.rebuilt, m.watched)

@@ -28,7 +28,8 @@ type fullRoom struct {
 func (w *world) newFullRoom(owner accounts.ID) fullRoom {
 	w.t.Helper()
 	ctx, me, users := w.t.Context(), ViewerID(owner), w.newUsers(2)
-	f := fullRoom{id: w.newRoom(owner, users[0]), link: ids.New[Link](), member: ViewerID(users[0]), banned: ViewerID(users[1]), line: ids.New[Line](), comment: ids.New[Comment]()}
+	f := fullRoom{id: w.newRoom(owner, users[0]), link: ids.New[Link](), member: ViewerID(users[0]), banned: ViewerID(users[1]),
+		line: ids.New[Line](), comment: ids.New[Comment]()}
 	f.guest = w.newGuest(f.id)
 	for _, to := range []*ItemID{&f.item, &f.after} {
 		it, err := w.Add(ctx, me, f.id, Item{Source: "https://example.org/film.mp4"})
@@ -68,7 +69,8 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 		"put on": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
 			s, err := w.state(ctx, of.id)
 			if err == nil {
-				_, err = w.Command(ctx, me, room, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: of.item.String()})
+				_, err = w.Command(ctx, me, room, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load,
+					Item: of.item.String()})
 			}
 			return err
 		}, ErrItem},

@@ -34,15 +34,17 @@ func withoutRemoved(list []Item) []Item {
 }
 
 // arrange changes the playlist of a room. It returns ErrRoom or ErrMay.
-func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error) error {
-	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		list, err := itemsOf(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		d.addEvent(api.EventRoomPlaylist, api.RoomRef{Room: id.String()})
-		return fn(ctx, tx, d, list)
-	})
+func (s *Service) arrange(ctx context.Context, user ViewerID, id ID,
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error) error {
+	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches.Runtime, id),
+		func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+			list, err := itemsOf(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			d.addEvent(api.EventRoomPlaylist, api.RoomRef{Room: id.String()})
+			return fn(ctx, tx, d, list)
+		})
 	return err
 }
 

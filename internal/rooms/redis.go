@@ -98,7 +98,8 @@ func (s *redisStore) states(ctx context.Context, list []ID) (map[ID]playback.Sta
 // command runs a command at a time of the servers' clock, and returns the resulting register. It returns false if the
 // sender saw another register, and errNoState if there is none.
 func (s *redisStore) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
-	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key, holdingKeys.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
+	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key, holdingKeys.At(id).Key}, text(c.Generation),
+		text(c.Version), string(c.Verb), text(now.UnixMilli()),
 		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MaxAhead)).Items()
 	switch {
 	case err != nil:
@@ -129,7 +130,8 @@ func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waiting b
 	if waiting {
 		until = now.Add(bufferingLife).UnixMilli()
 	}
-	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key}, text(now.UnixMilli()), user.String(), text(until),
+	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key}, text(now.UnixMilli()), user.String(),
+		text(until),
 		text(now.Add(maxHold).UnixMilli()), text((maxHold + bufferingLife).Milliseconds())).Int()
 }
 
@@ -163,7 +165,8 @@ func (s *redisStore) isWatching(ctx context.Context, id ID, user ViewerID, nodes
 
 // forget deletes all keys of a closed room.
 func (s *redisStore) forget(ctx context.Context, id ID) error {
-	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key, More: []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key, onlineKeys.At(id).Key, viewersKeys.At(id).Key}}).Err
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key,
+		More: []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key, onlineKeys.At(id).Key, viewersKeys.At(id).Key}}).Err
 }
 
 // Presence is a viewer on a node.

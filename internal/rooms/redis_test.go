@@ -28,11 +28,13 @@ func TestCommandScript_FollowsPackagePlayback(t *testing.T) {
 				if _, _, err := s.command(t.Context(), id, playback.Command{Verb: playback.Play}, time.Now()); !errors.Is(err, errNoState) {
 					t.Fatalf("a command without a register: got %v, want errNoState", err)
 				}
-				want := playback.State{Generation: 1 + roll.Int64N(5), Position: roll.Int64N(100_000), Time: 1_700_000_000_000, Rate: playback.Normal, Paused: true}
+				want := playback.State{Generation: 1 + roll.Int64N(5), Position: roll.Int64N(100_000), Time: 1_700_000_000_000, Rate: playback.Normal,
+					Paused: true}
 				if got, err := s.load(t.Context(), id, want, playback.State{}); err != nil || got != want {
 					t.Fatalf("loaded %+v, %v, want %+v", got, err, want)
 				}
-				if got, err := s.load(t.Context(), id, playback.State{Generation: 99}, playback.State{Generation: want.Generation, Version: want.Version + 1}); err != nil || got != want {
+				if got, err := s.load(t.Context(), id, playback.State{Generation: 99},
+					playback.State{Generation: want.Generation, Version: want.Version + 1}); err != nil || got != want {
 					t.Fatalf("loaded over another one: %+v, %v", got, err)
 				}
 				now := want.Time
@@ -41,7 +43,8 @@ func TestCommandScript_FollowsPackagePlayback(t *testing.T) {
 						now += roll.Int64N(40_000) - 20_000
 					}
 					c := playback.Command{Generation: want.Generation, Version: want.Version - roll.Int64N(2)*roll.Int64N(2),
-						Verb:     []playback.Verb{playback.Play, playback.Pause, playback.Seek, playback.SetRate, playback.Load, playback.Hold, playback.Release}[roll.IntN(7)],
+						Verb: []playback.Verb{playback.Play, playback.Pause, playback.Seek, playback.SetRate, playback.Load, playback.Hold,
+							playback.Release}[roll.IntN(7)],
 						Position: roll.Int64N(playback.MaxPosition), Rate: 250 + roll.Int64N(3750), Item: []string{"", "V1StGXR8_Z5j"}[roll.IntN(2)]}
 					var ok bool
 					want, ok = want.Apply(c, now)
@@ -74,7 +77,8 @@ func TestBuffer_ReportsExpire(t *testing.T) {
 		waiting bool
 		after   time.Duration
 		want    int64
-	}{{a, true, 0, 1}, {b, true, 5 * time.Second, 2}, {ViewerID{}, false, 9 * time.Second, 2}, {ViewerID{}, false, 11 * time.Second, 1}, {b, false, 12 * time.Second, 0}} {
+	}{{a, true, 0, 1}, {b, true, 5 * time.Second, 2}, {ViewerID{}, false, 9 * time.Second, 2}, {ViewerID{}, false, 11 * time.Second, 1},
+		{b, false, 12 * time.Second, 0}} {
 		got, err := s.buffer(t.Context(), id, c.user, c.waiting, now.Add(c.after))
 		if err != nil || got != c.want {
 			t.Errorf("step %d: got %d, %v, want %d", i, got, err, c.want)

@@ -22,7 +22,8 @@ func (w *world) startAndSeek(user ViewerID, id ID) playback.State {
 	w.must(err)
 	s, err := w.Playback(ctx, user, id)
 	w.must(err)
-	for _, c := range []playback.Command{{Verb: playback.Load, Item: it.ID.String()}, {Verb: playback.SetRate, Rate: 2000}, {Verb: playback.Seek, Position: 5_000_000}} {
+	for _, c := range []playback.Command{{Verb: playback.Load, Item: it.ID.String()}, {Verb: playback.SetRate, Rate: 2000},
+		{Verb: playback.Seek, Position: 5_000_000}} {
 		c.Generation, c.Version = s.Generation, s.Version
 		s, err = w.Command(ctx, user, id, c)
 		w.must(err)
@@ -54,12 +55,15 @@ func TestPlayback_RebuiltFromTheNodesRegister(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
-		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
+		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map),
+			Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
 		id, me := w.newRoom(owner), ViewerID(owner)
 		s := w.startAndSeek(me, id)
-		_, err := w.db.ExecContext(ctx, "UPDATE room_playback SET fence = 0, item = '', position = 0, rate = 1000, paused = ? WHERE room_id = ?", true, id) // as if SQL had not stored the checkpoint
+		// as if SQL had not stored the checkpoint
+		_, err := w.db.ExecContext(ctx, "UPDATE room_playback SET fence = 0, item = '', position = 0, rate = 1000, paused = ? WHERE room_id = ?",
+			true, id)
 		w.must(err)
 		wire.Refuse()
 		if got, err := w.Playback(ctx, me, id); err != nil || got != s {
@@ -101,7 +105,8 @@ func TestCommand_ClaimedVersionStartsNoGeneration(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
-		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
+		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map),
+			Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
 		id, me := w.newRoom(owner), ViewerID(owner)

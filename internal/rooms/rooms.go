@@ -216,13 +216,15 @@ var (
 	ErrSource     = errs.New(errs.Invalid, "room.source_invalid", "The source is invalid. Use an https URL, file or stream.")
 	ErrVersion    = errs.New(errs.Conflict, "room.playback_changed", "The playback state has changed. Get it and try again.")
 	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "The rate must be 0.25 to 4, the position 0 to 2592000000.")
-	ErrStateAway  = errs.New(errs.Unavailable, "room.state_away", "The playback cannot be changed right now. Please try again.").Retry(2 * time.Second)
-	ErrName       = errs.New(errs.Conflict, "room.name_taken", "The owner or an admin has this name. Choose another one.")
-	ErrAdmin      = errs.New(errs.Conflict, "room.is_admin", "An admin has all permissions. Change the role first.")
-	ErrTries      = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Try again later.")
-	ErrGuestRate  = errs.New(errs.TooMany, "room.guests_rate", "Too many guests joined this room at once. Try again later.")
-	ErrBusy       = errs.New(errs.Unavailable, "room.busy", "Too many password checks are running. Try again in 5 seconds.").Retry(5 * time.Second)
-	ErrCursor     = errs.New(errs.Invalid, "room.cursor", "That cursor does not come from this list.")
+	ErrStateAway  = errs.New(errs.Unavailable, "room.state_away",
+		"The playback cannot be changed right now. Please try again.").Retry(2 * time.Second)
+	ErrName      = errs.New(errs.Conflict, "room.name_taken", "The owner or an admin has this name. Choose another one.")
+	ErrAdmin     = errs.New(errs.Conflict, "room.is_admin", "An admin has all permissions. Change the role first.")
+	ErrTries     = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Try again later.")
+	ErrGuestRate = errs.New(errs.TooMany, "room.guests_rate", "Too many guests joined this room at once. Try again later.")
+	ErrBusy      = errs.New(errs.Unavailable, "room.busy",
+		"Too many password checks are running. Try again in 5 seconds.").Retry(5 * time.Second)
+	ErrCursor = errs.New(errs.Invalid, "room.cursor", "That cursor does not come from this list.")
 )
 
 // Settings are the operator's settings. A zero field selects its default.
@@ -241,7 +243,8 @@ func (c Settings) Validate() error {
 	return errors.Join(
 		config.Refuse(c.Members < 2 || c.Members > 10_000, "members", "%d is not between 2 and 10000", c.Members),
 		config.Refuse(c.Owned < 1 || c.Owned > 1000, "owned", "%d is not between 1 and 1000", c.Owned),
-		config.Refuse(c.GuestLife < time.Minute || c.GuestLife > 7*24*time.Hour, "guest_life", "%s is not between a minute and a week", c.GuestLife),
+		config.Refuse(c.GuestLife < time.Minute || c.GuestLife > 7*24*time.Hour, "guest_life", "%s is not between a minute and a week",
+			c.GuestLife),
 		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm),
 		config.Refuse(c.KeepLines < 1 || c.KeepLines > 10_000, "keep_lines", "%d is not between 1 and 10000", c.KeepLines),
 		config.Refuse(c.KeepDanmaku < 1 || c.KeepDanmaku > 100_000, "keep_danmaku", "%d is not between 1 and 100000", c.KeepDanmaku))
@@ -284,7 +287,8 @@ func checkSource(k Kind, s string) (string, error) {
 		return s, nil
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return "", ErrSource.On("body.source", "is not an https URL without a user name")
 	}
 	if s = u.String(); utf8.RuneCountInString(s) > maxSourceLen {

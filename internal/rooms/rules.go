@@ -43,7 +43,8 @@ const (
 	permissionLen = 7
 )
 
-var permissions = [permissionLen]string{api.MayChat, api.MayDanmaku, api.MayControl, api.MayPlaylist, api.MayInvite, api.MayModerate, api.MaySettings}
+var permissions = [permissionLen]string{api.MayChat, api.MayDanmaku, api.MayControl, api.MayPlaylist, api.MayInvite, api.MayModerate,
+	api.MaySettings}
 
 // names returns the names of the permissions in the API.
 func (p Permission) names() []string {
@@ -99,7 +100,8 @@ const (
 )
 
 // needs has the permission for each verb. Verbs for the owner only need none, because no permission grants them.
-var needs = [...]Permission{view: 0, sendLine: Chat, sendDanmaku: Danmaku, control: Control, arrange: Playlist, invite: Invite, moderate: Moderate,
+var needs = [...]Permission{view: 0, sendLine: Chat, sendDanmaku: Danmaku, control: Control, arrange: Playlist, invite: Invite,
+	moderate:  Moderate,
 	configure: Configure, permit: Configure, appoint: 0, transfer: 0, endRoom: 0, leave: 0}
 
 // mayDo returns an error if the member may not do v in the room at this time. It returns ErrMay, ErrMuted, or ErrOwner

@@ -32,7 +32,8 @@ func (s *Service) SendLine(ctx context.Context, user ViewerID, id ID, lineID ids
 		}
 		name = profiles[accounts.ID(user)].Name
 	}
-	result, err := s.send(ctx, pendingEntry{room: id, user: user, line: &Line{ID: lineID, From: user, Name: name, Guest: m.Role == Guest, Text: text}})
+	result, err := s.send(ctx, pendingEntry{room: id, user: user,
+		line: &Line{ID: lineID, From: user, Name: name, Guest: m.Role == Guest, Text: text}})
 	if sqldb.IsDuplicate(err) {
 		earlier, err := selectLine(ctx, s.db, id, user, lineID)
 		return earlier, asKind(ctx, err)
@@ -104,7 +105,8 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 
 // Comments returns a page of an item's danmaku between two positions, in the order of positions. Danmaku of users whom
 // the viewer blocks are omitted. It returns ErrRoom or ErrCursor.
-func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item string, from, to int64, cursor string, limit int) (_ []Comment, next string, err error) {
+func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item string, from, to int64, cursor string,
+	limit int) (_ []Comment, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Comments %s", id)
 	after, err := parsePlace(cursor, place{a: from})
 	if err != nil {
@@ -203,7 +205,8 @@ func (c Comment) wire(id ID) api.Danmaku {
 }
 
 func (l Line) wire(id ID) api.RoomLine {
-	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Guest: l.Guest, Text: l.Text, At: api.At(sqldb.Time(l.At))}
+	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Guest: l.Guest, Text: l.Text,
+		At: api.At(sqldb.Time(l.At))}
 }
 
 // batchTime bounds the statements of a batch.

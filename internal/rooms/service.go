@@ -56,7 +56,8 @@ type Files interface {
 type Streams interface {
 	// Ticket returns the path of a stream that the user by may watch, a token for a viewer in a room, and its expiry.
 	// The device is the viewer's session, or zero for a guest. The token ends when the viewer leaves the room.
-	Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time, err error)
+	Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time,
+		err error)
 }
 
 // Config has the dependencies and settings of a Service.
@@ -103,7 +104,8 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("rooms: %w", err)
 	}
-	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: aggregate.New(cfg.DB, cfg.Caches), cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
+	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: aggregate.New(cfg.DB, cfg.Caches),
+		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
 	s.entries = newCommitter(s)
 	s.tries = attempts.New(cfg.Redis, cfg.Log)
@@ -179,7 +181,8 @@ func (d *changeSet) removeViewers(ctx context.Context, tx *sqldb.Tx, reason stri
 // change runs fn in a transaction under the lock of a room, if the user is a member who may do v. Then it writes the
 // room, drops the cache entries that targets name, publishes the events, and returns the change set. It returns ErrRoom
 // if the room does not exist or the user is not a member. It also returns ErrMay, ErrMuted or ErrOwner.
-func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
+func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target,
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
 	return s.changeUnchecked(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		d.me, err = selectMember(ctx, tx, id, user)
 		if errors.Is(err, ErrMember) {
@@ -196,7 +199,8 @@ func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targ
 }
 
 // changeUnchecked is [Service.change] for users who may not be members.
-func (s *Service) changeUnchecked(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
+func (s *Service) changeUnchecked(ctx context.Context, id ID, targets []cache.Target,
+	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
 	var d changeSet
 	err := s.db.InTurn(ctx, id, func(ctx context.Context) error {
 		return s.caches.Change(ctx, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
@@ -517,19 +521,21 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 				return Room{}, Member{}, asKind(ctx, err)
 			}
 		}
-		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches.Runtime, id), s.seats(id, guests...)...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-			d.room = u.on(d.room, hash)
-			if given := d.room.MemberMay&^d.before.MemberMay | d.room.GuestMay&^d.before.GuestMay; given&^d.me.may(d.before) != 0 { // members cannot grant permissions that they lack
-				return ErrMay
-			}
-			if !d.room.equal(d.before) {
-				d.addEvent(api.EventRoomChanged, d.room)
-			}
-			if d.before.Guests && !d.room.Guests || d.before.Access == Open && d.room.Access == Invited {
-				return d.removeGuests(ctx, tx, guests)
-			}
-			return nil
-		})
+		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches.Runtime, id), s.seats(id, guests...)...),
+			func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+				d.room = u.on(d.room, hash)
+				// members cannot grant permissions that they lack
+				if given := d.room.MemberMay&^d.before.MemberMay | d.room.GuestMay&^d.before.GuestMay; given&^d.me.may(d.before) != 0 {
+					return ErrMay
+				}
+				if !d.room.equal(d.before) {
+					d.addEvent(api.EventRoomChanged, d.room)
+				}
+				if d.before.Guests && !d.room.Guests || d.before.Access == Open && d.room.Access == Invited {
+					return d.removeGuests(ctx, tx, guests)
+				}
+				return nil
+			})
 		if !errors.Is(err, errOtherViewer) {
 			return d.room, d.me, err
 		}
@@ -612,7 +618,8 @@ func (s *Service) deleteKeys(ctx context.Context, id ID, err error) {
 // ErrMember, ErrSelf or ErrGuest.
 func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerID) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Transfer %s", id)
-	targets := append(RoomUpdated.Of(s.caches.Runtime, id), PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: user}, Seat{A: id, B: to})...)
+	targets := append(RoomUpdated.Of(s.caches.Runtime, id), PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: user},
+		Seat{A: id, B: to})...)
 	d, err := s.change(ctx, id, user, transfer, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		next, err := selectMember(ctx, tx, id, to)
 		switch {

@@ -71,7 +71,8 @@ func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.In
 		budget = 0 // the default of production
 	}
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
-	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
+	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus,
+		Secret: make([]byte, 32), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,8 @@ func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.In
 	}
 	cheap := password.OWASP
 	cheap.Memory, cheap.Iterations = 64, 1
-	s, err := New(context.WithoutCancel(t.Context()), Config{DB: db, Redis: own, Caches: caches, Bus: bus, Node: node, People: people, Blocks: friends, Files: noFiles{}, Passwords: password.NewHasher(1, cheap), Log: log, Settings: settings,
+	s, err := New(context.WithoutCancel(t.Context()), Config{DB: db, Redis: own, Caches: caches, Bus: bus, Node: node, People: people,
+		Blocks: friends, Files: noFiles{}, Passwords: password.NewHasher(1, cheap), Log: log, Settings: settings,
 		Nodes: func(context.Context) (names []string, _ error) {
 			live.Range(func(name, _ any) bool { names = append(names, name.(string)); return true })
 			return names, nil
@@ -202,12 +204,16 @@ func (w *world) appoint(id ID, owner, user accounts.ID) {
 func (w *world) checkInvariants() {
 	w.t.Helper()
 	for name, query := range map[string]string{
-		"rooms without one owner":         "SELECT COUNT(*) FROM rooms r WHERE r.closed = 0 AND 1 <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id AND m.role = 3)",
-		"rooms with a wrong member count": "SELECT COUNT(*) FROM rooms r WHERE r.members <> (SELECT COUNT(*) FROM room_members m WHERE m.room_id = r.id)",
-		"members who are banned":          "SELECT COUNT(*) FROM room_members m JOIN room_bans b ON b.room_id = m.room_id AND b.user_id = m.user_id",
-		"links used above their limit":    "SELECT COUNT(*) FROM room_links WHERE most > 0 AND uses > most",
-		"guests of higher roles":          "SELECT COUNT(*) FROM room_members WHERE (role = 0) <> (expires > 0)",
-		"rooms behind their newest line":  "SELECT COUNT(*) FROM rooms r WHERE r.said < (SELECT COALESCE(MAX(seq), 0) FROM room_lines l WHERE l.room_id = r.id)",
+		"rooms without one owner": "SELECT COUNT(*) FROM rooms r WHERE r.closed = 0 AND 1 <> (SELECT COUNT(*) FROM room_members m " +
+			"WHERE m.room_id = r.id AND m.role = 3)",
+		"rooms with a wrong member count": "SELECT COUNT(*) FROM rooms r WHERE r.members <> (SELECT COUNT(*) FROM room_members m WHERE " +
+			"m.room_id = r.id)",
+		"members who are banned": "SELECT COUNT(*) FROM room_members m JOIN room_bans b ON b.room_id = m.room_id AND b.user_id " +
+			"= m.user_id",
+		"links used above their limit": "SELECT COUNT(*) FROM room_links WHERE most > 0 AND uses > most",
+		"guests of higher roles":       "SELECT COUNT(*) FROM room_members WHERE (role = 0) <> (expires > 0)",
+		"rooms behind their newest line": "SELECT COUNT(*) FROM rooms r WHERE r.said < (SELECT COALESCE(MAX(seq), 0) FROM room_lines l " +
+			"WHERE l.room_id = r.id)",
 	} {
 		var n int
 		w.must(w.db.QueryRowContext(w.t.Context(), query).Scan(&n))
@@ -324,9 +330,11 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 		"revoke no link": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
 			return w.Revoke(ctx, me, id, ids.New[Link]())
 		}, Ordinary, [5]error{ErrRoom, ErrLink, ErrLink, ErrLink, ErrLink}},
-		"mute a member":   {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"mute a guest":    {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Guest, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"mute an admin":   {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
+		"mute a member": {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Ordinary,
+			[5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"mute a guest": {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Guest, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"mute an admin": {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Admin,
+			[5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
 		"permit a member": {setMember(MemberUpdate{May: to(Chat | Control)}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
 		"appoint":         {setMember(MemberUpdate{Role: to(Admin)}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
 		"appoint a guest": {setMember(MemberUpdate{Role: to(Admin)}), Guest, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ErrGuest}},
@@ -340,8 +348,10 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 		"kick an admin": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
 			return w.Kick(ctx, me, id, other)
 		}, Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
-		"ban a member": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"ban an admin": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
+		"ban a member": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Ordinary,
+			[5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
+		"ban an admin": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Admin,
+			[5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
 		"lift no ban": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
 			return w.Unban(ctx, me, id, other)
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrNoBan, ErrNoBan}},
@@ -357,8 +367,10 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 			_, _, err := w.Transfer(ctx, me, id, other)
 			return err
 		}, Guest, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ErrGuest}},
-		"leave":    {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Leave(ctx, me, id) }, Ordinary, [5]error{ErrRoom, ok, ok, ok, ErrOwner}},
-		"close it": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Close(ctx, me, id) }, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
+		"leave": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Leave(ctx, me, id) }, Ordinary,
+			[5]error{ErrRoom, ok, ok, ok, ErrOwner}},
+		"close it": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Close(ctx, me, id) }, Ordinary,
+			[5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -403,7 +415,8 @@ func TestCommand_LoadsOnlyItemsOfTheRoom(t *testing.T) {
 			w.must(err)
 			state, err := w.Playback(ctx, me, id)
 			w.must(err)
-			_, err = w.Command(ctx, me, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Load, Item: it.ID.String()})
+			_, err = w.Command(ctx, me, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Load,
+				Item: it.ID.String()})
 			w.wantErr(name, err, want)
 		}
 	})
@@ -437,7 +450,8 @@ func TestEnded_FollowsTheSharedClock(t *testing.T) {
 			}
 			state, err := w.Playback(ctx, owner, id)
 			w.must(err)
-			state, err = w.Command(ctx, owner, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Load, Item: items[0].ID.String()})
+			state, err = w.Command(ctx, owner, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: playback.Load,
+				Item: items[0].ID.String()})
 			w.must(err)
 			time.Sleep(c.after)
 			now, err := w.Ended(ctx, c.user, id, state.Generation, state.Version)
@@ -519,7 +533,8 @@ func TestSetMember_DismissesAndPermitsTogether(t *testing.T) {
 		users := w.newUsers(2)
 		id := w.newRoom(users[0], users[1])
 		w.appoint(id, users[0], users[1])
-		r, m, err := w.SetMember(t.Context(), ViewerID(users[0]), id, ViewerID(users[1]), MemberUpdate{Role: to(Ordinary), May: to(Chat | Control)})
+		r, m, err := w.SetMember(t.Context(), ViewerID(users[0]), id, ViewerID(users[1]),
+			MemberUpdate{Role: to(Ordinary), May: to(Chat | Control)})
 		w.must(err)
 		if got := m.may(r); m.Role != Ordinary || got != Chat|Control {
 			t.Errorf("the member is %v and may %q", m.Role, got.names())
@@ -531,8 +546,11 @@ func TestSetMember_DismissesAndPermitsTogether(t *testing.T) {
 func (w *world) dump() string {
 	w.t.Helper()
 	out := ""
-	for _, query := range []string{"SELECT id || name || password || access || member_may || words || members || said || closed FROM rooms ORDER BY id", "SELECT room_id || user_id || role || more || less || muted FROM room_members ORDER BY room_id, user_id",
-		"SELECT room_id || user_id FROM room_bans ORDER BY room_id, user_id", "SELECT room_id || user_id || muted || less FROM room_restrictions ORDER BY room_id, user_id", "SELECT id || uses FROM room_links ORDER BY id", "SELECT id || place FROM room_items ORDER BY id",
+	for _, query := range []string{"SELECT id || name || password || access || member_may || words || members || said || closed FROM " +
+		"rooms ORDER BY id", "SELECT room_id || user_id || role || more || less || muted FROM room_members ORDER BY room_id, user_id",
+		"SELECT room_id || user_id FROM room_bans ORDER BY room_id, user_id",
+		"SELECT room_id || user_id || muted || less FROM room_restrictions ORDER BY room_id, user_id",
+		"SELECT id || uses FROM room_links ORDER BY id", "SELECT id || place FROM room_items ORDER BY id",
 		"SELECT room_id || seq FROM room_lines ORDER BY room_id, seq", "SELECT id FROM room_danmaku ORDER BY id"} {
 		rows, err := sqldb.Column[string](w.db.QueryContext(w.t.Context(), query))
 		w.must(err)
@@ -583,7 +601,8 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 		if v, err := w.Verify(ctx, token); err != nil || v.User != guest.User || v.Room != id {
 			t.Errorf("the guest's token: got %+v, %v", v, err)
 		}
-		for name, bad := range map[string]string{"of another secret": token[:len(token)-1] + string(token[len(token)-1]^1), "of a user": GuestPrefix + id.String() + users[1].String() + token[len(token)-secretLen:], "cut": token[:40], "none": ""} {
+		for name, bad := range map[string]string{"of another secret": token[:len(token)-1] + string(token[len(token)-1]^1),
+			"of a user": GuestPrefix + id.String() + users[1].String() + token[len(token)-secretLen:], "cut": token[:40], "none": ""} {
 			if _, err := w.Verify(ctx, bad); !errors.Is(err, accounts.ErrToken) {
 				t.Errorf("a token %s: %v", name, err)
 			}
@@ -752,7 +771,8 @@ func TestSearchRooms_FindsNamesThatFoldLonger(t *testing.T) {
 		name := strings.Repeat("\u0390", 60)
 		r, _, err := w.Create(t.Context(), w.newUsers(1)[0], ids.New[Room](), Update{Name: &name, Access: to(Open), Listed: to(true)})
 		w.must(err)
-		if found, err := searchRooms(t.Context(), w.db, "\u0390", 10); err != nil || len(found) != 1 || found[0].room.ID != r.ID || found[0].room.Name != name {
+		if found, err := searchRooms(t.Context(), w.db, "\u0390", 10); err != nil || len(found) != 1 || found[0].room.ID != r.ID ||
+			found[0].room.Name != name {
 			t.Errorf("found %+v, %v", found, err)
 		}
 	})
@@ -769,7 +789,9 @@ func TestPlaylist_KeepsItsOrder(t *testing.T) {
 			w.must(err)
 			list = append(list, it.ID)
 		}
-		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Source: "/v1/me"}, {Kind: HLS, Source: api.RoomSample}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"},
+		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"},
+			{Source: "https://"}, {Source: "/v1/me"}, {Kind: HLS, Source: api.RoomSample}, {Kind: Live, Source: "x"},
+			{Kind: File, Source: "V1StGXR8_Z5j"},
 			{Source: "https://example.org/" + strings.Repeat("字", 300)}} { // each needs nine characters in a URL
 			_, err := w.Add(ctx, me, id, bad)
 			w.wantErr(bad.Source, err, ErrSource)
@@ -805,9 +827,11 @@ func TestPlaylist_KeepsItsOrder(t *testing.T) {
 		w.wantErr("the source of a removed item", err, ErrItem)
 		s, err := w.Playback(ctx, me, id)
 		w.must(err)
-		_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[1].String()})
+		_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load,
+			Item: list[1].String()})
 		w.wantErr("loading a removed item", err, ErrItem)
-		s, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: list[0].String()})
+		s, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load,
+			Item: list[0].String()})
 		w.must(err)
 		next, err := w.Ended(ctx, me, id, s.Generation, s.Version)
 		if err != nil || next.Item != list[3].String() {
@@ -830,7 +854,8 @@ func TestChange_PasswordExcludesPendingJoins(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(4)
-		r, _, err := w.Create(ctx, users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true), Password: to("swordfish")})
+		r, _, err := w.Create(ctx, users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true),
+			Password: to("swordfish")})
 		w.must(err)
 		join := func(user accounts.ID, text string) error {
 			_, _, err := w.Join(ctx, user, r.ID, Key{Password: text})
@@ -843,7 +868,9 @@ func TestChange_PasswordExcludesPendingJoins(t *testing.T) {
 		w.must(join(users[1], "swordfish"))
 
 		// Both joins have compared their password when the owner's change commits.
-		tries := map[string]func() error{"a user": func() error { return join(users[2], "swordfish") }, "a guest": func() error { return visit("swordfish") }}
+		tries := map[string]func() error{"a user": func() error { return join(users[2], "swordfish") }, "a guest": func() error {
+			return visit("swordfish")
+		}}
 		results := make(chan error, len(tries))
 		hash, err := w.cfg.Passwords.Hash(ctx, users[0].String(), "herring")
 		w.must(err)
@@ -950,7 +977,8 @@ func TestSource_CachedForHalfOfItsLife(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ann := w.newUsers(1)[0]
 		id := w.newRoom(ann)
-		for good, want := range map[time.Duration]time.Duration{5 * time.Minute: 150 * time.Second, 10 * time.Hour: time.Hour, time.Second: time.Second} {
+		for good, want := range map[time.Duration]time.Duration{5 * time.Minute: 150 * time.Second, 10 * time.Hour: time.Hour,
+			time.Second: time.Second} {
 			w.cfg.Files = expiringFile(good)
 			it, err := w.Add(t.Context(), ViewerID(ann), id, Item{Kind: File, Source: ids.New[Item]().String()})
 			w.must(err)

@@ -36,12 +36,14 @@ func transactBatch(ctx context.Context, db *sqldb.DB, fn func(ctx context.Contex
 	return db.Batch(ctx, fn)
 }
 
-const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.member_may, r.guest_may, r.hold, r.drift, r.jump, r.repeats, r.words, r.members, r.said, r.created, r.version"
+const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.member_may, r.guest_may, r.hold, r.drift, r.jump, " +
+	"r.repeats, r.words, r.members, r.said, r.created, r.version"
 
 // scanRoom reads roomColumns and the columns selected after them.
 func scanRoom(scan func(...any) error, more ...any) (r Room, err error) {
 	var words string
-	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump, &r.Loop, &words, &r.members, &r.lastSeq, &r.Created, &r.Version}, more...)...)
+	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump,
+		&r.Loop, &words, &r.members, &r.lastSeq, &r.Created, &r.Version}, more...)...)
 	r.Password = r.hash != ""
 	if err == nil && words != "" {
 		err = json.Unmarshal([]byte(words), &r.Words)
@@ -82,17 +84,22 @@ func folded(name string) string {
 }
 
 func insertRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
-	if _, err := tx.ExecContext(ctx, "INSERT INTO rooms (id, name, folded, password, access, listed, guests, member_may, guest_may, hold, drift, jump, repeats, words, members, said, created, active, closed) VALUES "+sqldb.Tuples(19, 1),
-		r.ID, r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.lastSeq, r.Created, r.Created, 0); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO rooms (id, name, folded, password, access, listed, guests, member_may, guest_may, hold, "+
+		"drift, jump, repeats, words, members, said, created, active, closed) VALUES "+sqldb.Tuples(19, 1),
+		r.ID, r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop,
+		r.wordsText(), r.members, r.lastSeq, r.Created, r.Created, 0); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_playback (room_id, given, fence, item, position, at, rate, paused) VALUES "+sqldb.Tuples(8, 1), r.ID, 0, 0, "", 0, r.Created, playback.Normal, true)
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_playback (room_id, given, fence, item, position, at, rate, paused) VALUES "+
+		sqldb.Tuples(8, 1), r.ID, 0, 0, "", 0, r.Created, playback.Normal, true)
 	return err
 }
 
 func updateRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
-	_, err := tx.ExecContext(ctx, "UPDATE rooms SET name = ?, folded = ?, password = ?, access = ?, listed = ?, guests = ?, member_may = ?, guest_may = ?, hold = ?, drift = ?, jump = ?, repeats = ?, words = ?, members = ?, version = ? WHERE id = ?",
-		r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.Version, r.ID)
+	_, err := tx.ExecContext(ctx, "UPDATE rooms SET name = ?, folded = ?, password = ?, access = ?, listed = ?, guests = ?, "+
+		"member_may = ?, guest_may = ?, hold = ?, drift = ?, jump = ?, repeats = ?, words = ?, members = ?, version = ? WHERE id = ?",
+		r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(),
+		r.members, r.Version, r.ID)
 	return err
 }
 
@@ -118,7 +125,8 @@ func searchRooms(ctx context.Context, q sqldb.Querier, text string, n int) ([]li
 	if text != "" {
 		condition, args = ` AND r.folded LIKE ? ESCAPE '!'`, append(args, "%"+likeText.Replace(fold(text))+"%")
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r WHERE r.listed = ? AND r.closed = 0 AND r.access = ?"+condition+" ORDER BY r.active DESC, r.id LIMIT ?", append(args, n)...)
+	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r WHERE r.listed = ? AND r.closed = 0 AND r.access = ?"+
+		condition+" ORDER BY r.active DESC, r.id LIMIT ?", append(args, n)...)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (l listed, err error) {
 		l.room, err = scanRoom(rows.Scan, &l.active)
 		return l, err
@@ -137,7 +145,8 @@ func touchRooms(ctx context.Context, q sqldb.Querier, list []ID, since time.Time
 	if len(list) == 0 {
 		return nil
 	}
-	_, err := q.ExecContext(ctx, "UPDATE rooms SET active = ? WHERE id IN (?) AND active < ?", q.Now().UnixMilli(), bun.List(list), since.UnixMilli())
+	_, err := q.ExecContext(ctx, "UPDATE rooms SET active = ? WHERE id IN (?) AND active < ?", q.Now().UnixMilli(), bun.List(list),
+		since.UnixMilli())
 	return err
 }
 
@@ -157,7 +166,8 @@ const notExpired = "(m.expires = 0 OR m.expires > ?)"
 
 // selectMember returns a member of a room, or ErrMember.
 func selectMember(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (m Member, err error) {
-	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id = ? AND "+notExpired, id, user, q.Now().UnixMilli()).Scan(m.fields()...)
+	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id = ? AND "+notExpired, id,
+		user, q.Now().UnixMilli()).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
 }
 
@@ -177,7 +187,8 @@ func standings(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Mem
 	for _, s := range seats {
 		args = append(args, s.room, s.user)
 	}
-	rows, err := q.QueryContext(ctx, "SELECT m.room_id, "+memberColumns+" FROM room_members m WHERE "+notExpired+" AND ("+sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(seats))+")", args...)
+	rows, err := q.QueryContext(ctx, "SELECT m.room_id, "+memberColumns+" FROM room_members m WHERE "+notExpired+" AND ("+
+		sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(seats))+")", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var at seat
 		var m Member
@@ -198,7 +209,8 @@ func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int
 
 // roomsOf returns at most n rooms of a user after a place, the one joined last first.
 func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, after place, n int) (list []Room, mine []Member, err error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id WHERE m.user_id = ? AND r.closed = 0 AND (m.joined < ? OR (m.joined = ? AND r.id > ?)) ORDER BY m.joined DESC, r.id LIMIT ?",
+	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id "+
+		"WHERE m.user_id = ? AND r.closed = 0 AND (m.joined < ? OR (m.joined = ? AND r.id > ?)) ORDER BY m.joined DESC, r.id LIMIT ?",
 		user, after.a, after.a, after.id, n)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var m Member
@@ -219,13 +231,15 @@ func insertMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
 	if m.Role == Guest {
 		seen = m.Joined
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_members (room_id, user_id, role, name, more, less, muted, joined, expires, secret, seen) VALUES "+sqldb.Tuples(11, 1),
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_members (room_id, user_id, role, name, more, less, muted, joined, expires, secret, "+
+		"seen) VALUES "+sqldb.Tuples(11, 1),
 		id, m.User, m.Role, m.Name, m.More, m.Less, m.Muted, m.Joined, m.Expires, m.Secret, seen)
 	return err
 }
 
 func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
-	_, err := tx.ExecContext(ctx, "UPDATE room_members SET role = ?, more = ?, less = ?, muted = ? WHERE room_id = ? AND user_id = ?", m.Role, m.More, m.Less, m.Muted, id, m.User)
+	_, err := tx.ExecContext(ctx, "UPDATE room_members SET role = ?, more = ?, less = ?, muted = ? WHERE room_id = ? AND user_id = ?", m.Role,
+		m.More, m.Less, m.Muted, id, m.User)
 	return err
 }
 
@@ -240,7 +254,8 @@ func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) e
 
 // guestsOf returns the guests of a room.
 func guestsOf(ctx context.Context, q sqldb.Querier, id ID) ([]ViewerID, error) {
-	return sqldb.Column[ViewerID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role = ? ORDER BY user_id", id, Guest))
+	return sqldb.Column[ViewerID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role = ? ORDER BY user_id", id,
+		Guest))
 }
 
 // selectRestrictions returns the end of the mute and the removed permissions of a user who left a room.
@@ -260,7 +275,8 @@ func storeRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error
 	if m.Less == 0 && m.Muted <= tx.Now().UnixMilli() {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, ?, ?)", id, m.User, m.Muted, m.Less)
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, ?, ?)", id, m.User, m.Muted,
+		m.Less)
 	return err
 }
 
@@ -278,7 +294,8 @@ func deleteStrayRestrictions(ctx context.Context, db *sqldb.DB, n int) (int64, e
 
 // staffOf returns the owner and at most 50 admins of a room.
 func staffOf(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role >= ? ORDER BY role DESC LIMIT 51", id, Admin))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role >= ? ORDER BY role "+
+		"DESC LIMIT 51", id, Admin))
 }
 
 func countGuests(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
@@ -310,7 +327,8 @@ func guestsWhere(ctx context.Context, q sqldb.Querier, condition string, args ..
 
 // guestsAmong returns those of the given guests who are in a room.
 func guestsAmong(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) ([]ViewerID, error) {
-	return sqldb.Column[ViewerID](tx.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND user_id IN (?)", id, bun.List(users)))
+	return sqldb.Column[ViewerID](tx.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND user_id IN (?)", id,
+		bun.List(users)))
 }
 
 // markSeen records the present time for those of the given viewers who are guests.
@@ -319,14 +337,16 @@ func markSeen(ctx context.Context, q sqldb.Querier, seats []seat) error {
 	for _, s := range seats {
 		args = append(args, s.room, s.user)
 	}
-	_, err := q.ExecContext(ctx, "UPDATE room_members SET seen = ? WHERE seen > 0 AND ("+sqldb.AnyOf("(room_id = ? AND user_id = ?)", len(seats))+")", args...)
+	_, err := q.ExecContext(ctx, "UPDATE room_members SET seen = ? WHERE seen > 0 AND ("+
+		sqldb.AnyOf("(room_id = ? AND user_id = ?)", len(seats))+")", args...)
 	return err
 }
 
 // successor returns the next owner of a room whose owner leaves: the admin, or else the member, who joined first. It
 // returns ErrMember if no user can become the owner.
 func successor(ctx context.Context, q sqldb.Querier, id ID, owner ViewerID) (m Member, err error) {
-	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id <> ? AND m.role >= ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner, Ordinary).Scan(m.fields()...)
+	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id <> ? AND m.role >= ? "+
+		"ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner, Ordinary).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
 }
 
@@ -348,7 +368,8 @@ func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (bool, e
 
 // pageBans returns at most n bans after a place, the latest first.
 func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
-	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM room_bans WHERE room_id = ? AND at <= ? AND (at < ? OR user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
+	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM room_bans WHERE room_id = ? AND at <= ? AND (at < ? OR user_id > ?) "+
+		"ORDER BY at DESC, user_id LIMIT ?",
 		id, after.a, after.a, after.id, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Ban, err error) {
 		err = rows.Scan(&b.User, &b.By, &b.At)
@@ -378,12 +399,14 @@ func selectLink(ctx context.Context, q sqldb.Querier, id LinkID) (Link, error) {
 
 // linksOf returns the links of a room that have not expired.
 func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM room_links WHERE room_id = ? AND expires > ? ORDER BY created, id", id, q.Now().UnixMilli())
+	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM room_links WHERE room_id = ? AND expires > ? ORDER BY created, id", id,
+		q.Now().UnixMilli())
 	return sqldb.Collect(rows, err, scanLink)
 }
 
 func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Room, l.By, l.Created, l.Expires, l.Uses, l.MaxUses)
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Room, l.By, l.Created,
+		l.Expires, l.Uses, l.MaxUses)
 	return err
 }
 
@@ -405,7 +428,8 @@ func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by ViewerID) error 
 
 // itemsOf returns a room's playlist in its order, with removed items.
 func itemsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Item, error) {
-	rows, err := q.QueryContext(ctx, "SELECT id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE room_id = ? ORDER BY place, id", id)
+	rows, err := q.QueryContext(ctx, "SELECT id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE room_id = ? "+
+		"ORDER BY place, id", id)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (it Item, err error) {
 		err = rows.Scan(&it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
 		return it, err
@@ -418,7 +442,8 @@ func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item
 	for _, id := range list {
 		all[id] = nil
 	}
-	rows, err := q.QueryContext(ctx, "SELECT room_id, id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
+	rows, err := q.QueryContext(ctx, "SELECT room_id, id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE "+
+		"room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var of ID
 		var it Item
@@ -436,7 +461,8 @@ func selectItem(ctx context.Context, q sqldb.Querier, id ItemID) (it Item, room 
 }
 
 func insertItem(ctx context.Context, tx *sqldb.Tx, id ID, at int, it Item) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_items (id, room_id, place, kind, source, title, duration, by_id, added) VALUES "+sqldb.Tuples(9, 1), it.ID, id, at, it.Kind, it.Source, it.Title, it.Duration, it.By, it.Added)
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_items (id, room_id, place, kind, source, title, duration, by_id, added) VALUES "+
+		sqldb.Tuples(9, 1), it.ID, id, at, it.Kind, it.Source, it.Title, it.Duration, it.By, it.Added)
 	return err
 }
 
@@ -464,14 +490,16 @@ func arrangeItems(ctx context.Context, tx *sqldb.Tx, id ID, list []Item) error {
 		cases.WriteString(" WHEN ? THEN ?")
 		args = append(args, it.ID, i)
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE room_items SET place = CASE id"+cases.String()+" ELSE place END WHERE room_id = ?", append(args, id)...)
+	_, err := tx.ExecContext(ctx, "UPDATE room_items SET place = CASE id"+cases.String()+" ELSE place END WHERE room_id = ?",
+		append(args, id)...)
 	return err
 }
 
 // selectCheckpoint returns a room's checkpoint, or ErrRoom.
 func selectCheckpoint(ctx context.Context, q sqldb.Querier, id ID) (s playback.State, err error) {
 	var stamp int64
-	err = q.QueryRowContext(ctx, "SELECT fence, item, position, at, rate, paused FROM room_playback WHERE room_id = ?", id).Scan(&stamp, &s.Item, &s.Position, &s.Time, &s.Rate, &s.Paused)
+	err = q.QueryRowContext(ctx, "SELECT fence, item, position, at, rate, paused FROM room_playback WHERE room_id = ?", id).Scan(&stamp,
+		&s.Item, &s.Position, &s.Time, &s.Rate, &s.Paused)
 	s.Generation, s.Version = playback.Stamped(stamp).Generation, playback.Stamped(stamp).Version
 	return s, sqldb.Missing(err, ErrRoom)
 }
@@ -495,7 +523,8 @@ func selectStamps(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]int64
 func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State, now int64) (s playback.State, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		given := int64(0)
-		err := tx.QueryRowContext(ctx, "SELECT p.given FROM room_playback p JOIN rooms r ON r.id = p.room_id WHERE p.room_id = ? AND r.closed = 0"+tx.Dialect().ForUpdate(), id).Scan(&given)
+		err := tx.QueryRowContext(ctx, "SELECT p.given FROM room_playback p JOIN rooms r ON r.id = p.room_id "+
+			"WHERE p.room_id = ? AND r.closed = 0"+tx.Dialect().ForUpdate(), id).Scan(&given)
 		if err != nil {
 			return sqldb.Missing(err, ErrRoom)
 		}
@@ -516,8 +545,10 @@ func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State
 }
 
 // checkpoints stores registers of rooms that are newer than the stored ones.
-var checkpoints = sqldb.Upsert{Table: "room_playback", Columns: []string{"room_id", "given", "fence", "item", "position", "at", "rate", "paused"}, Key: []string{"room_id"},
-	Set: []string{newer("item"), newer("position"), newer("at"), newer("rate"), newer("paused"), newer("fence")}} // fence is last, because the other columns are compared with its old value
+var checkpoints = sqldb.Upsert{Table: "room_playback", Columns: []string{"room_id", "given", "fence", "item", "position", "at", "rate",
+	"paused"}, Key: []string{"room_id"},
+	// fence is last, because the other columns are compared with its old value
+	Set: []string{newer("item"), newer("position"), newer("at"), newer("rate"), newer("paused"), newer("fence")}}
 
 func newer(column string) string {
 	return column + " = CASE WHEN {new.fence} > room_playback.fence THEN {new." + column + "} ELSE room_playback." + column + " END"
@@ -550,7 +581,8 @@ func saveCheckpoints(ctx context.Context, db *sqldb.DB, states map[ID]playback.S
 }
 
 // childTables are the tables whose rows are deleted with a room.
-var childTables = []string{"room_members", "room_bans", "room_restrictions", "room_links", "room_items", "room_playback", "room_lines", "room_danmaku"}
+var childTables = []string{"room_members", "room_bans", "room_restrictions", "room_links", "room_items", "room_playback", "room_lines",
+	"room_danmaku"}
 
 // closedRooms returns at most n rooms that were closed before a time.
 func closedRooms(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
@@ -581,7 +613,8 @@ func roomIDsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) ([]ID
 
 // deleteUserRows deletes the remaining rows of a user who is in no room.
 func deleteUserRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
-	for _, condition := range []string{"room_bans WHERE user_id = ?", "room_restrictions WHERE user_id = ?", "room_links WHERE by_id = ?", "room_lines WHERE user_id = ?", "room_danmaku WHERE user_id = ?"} {
+	for _, condition := range []string{"room_bans WHERE user_id = ?", "room_restrictions WHERE user_id = ?", "room_links WHERE by_id = ?",
+		"room_lines WHERE user_id = ?", "room_danmaku WHERE user_id = ?"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {
 			return err
 		}

@@ -41,7 +41,8 @@ func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*n
 
 func lockRoomsWith(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
 	all := make(map[ID]*numbering, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r"+tx.Dialect().ByIndex("PRIMARY")+" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r"+tx.Dialect().ByIndex("PRIMARY")+
+		" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var active int64
 		r, err := scanRoom(rows.Scan, &active)
@@ -59,7 +60,8 @@ func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in 
 	for _, l := range in {
 		args = append(args, l.room, l.Seq, sql.NullString{String: l.ID.String(), Valid: !l.ID.IsZero()}, l.From, l.Name, l.Guest, l.Text, l.At)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO room_lines (room_id, seq, id, user_id, name, guest, body, at) VALUES "+sqldb.Tuples(8, len(in)), args...); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO room_lines (room_id, seq, id, user_id, name, guest, body, at) VALUES "+
+		sqldb.Tuples(8, len(in)), args...); err != nil {
 		return err
 	}
 	text, args, moved := "UPDATE rooms SET said = CASE id", []any{}, []ID{}
@@ -93,7 +95,8 @@ func insertComments(ctx context.Context, tx *sqldb.Tx, in []roomComment) error {
 	for _, c := range in {
 		args = append(args, c.ID, c.room, c.Item, c.Position, c.From, c.Text, c.Color, c.Mode, c.Size, c.At)
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_danmaku (id, room_id, item, position, user_id, body, color, flight, scale, at) VALUES "+sqldb.Tuples(10, len(in)), args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_danmaku (id, room_id, item, position, user_id, body, color, flight, scale, at) VALUES "+
+		sqldb.Tuples(10, len(in)), args...)
 	return err
 }
 
@@ -104,7 +107,8 @@ func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, without 
 	if len(without) > 0 {
 		others, args = " AND user_id NOT IN (?)", append(args, bun.List(without))
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE room_id = ? AND seq < ?"+others+" ORDER BY seq DESC LIMIT ?", append(args, n)...)
+	rows, err := q.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE room_id = ? AND seq < ?"+others+
+		" ORDER BY seq DESC LIMIT ?", append(args, n)...)
 	return sqldb.Collect(rows, err, scanLine)
 }
 
@@ -117,7 +121,8 @@ func scanLine(rows *sql.Rows) (l Line, err error) {
 
 // selectLine returns a line of a sender in a room. It waits for the transaction that caused a duplicate.
 func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.ID[Line]) (Line, error) {
-	rows, err := db.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), line, id, by)
+	rows, err := db.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+
+		db.Dialect().ForUpdate(), line, id, by)
 	found, err := sqldb.Collect(rows, err, scanLine)
 	return earlierEntry(found, err)
 }
@@ -151,14 +156,16 @@ func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after 
 
 // selectComment returns a danmaku of a sender in a room. It waits for the transaction that caused a duplicate.
 func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (Comment, error) {
-	rows, err := db.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), comment, id, by)
+	rows, err := db.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+
+		db.Dialect().ForUpdate(), comment, id, by)
 	found, err := sqldb.Collect(rows, err, scanComment)
 	return earlierEntry(found, err)
 }
 
 // latestComments returns at most n danmaku of a room that were sent after a time, newest first.
 func latestComments(ctx context.Context, q sqldb.Querier, id ID, after int64, n int) ([]Comment, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE room_id = ? AND at > ? ORDER BY at DESC, id LIMIT ?", id, after, n)
+	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE room_id = ? AND at > ? ORDER BY at DESC, id LIMIT ?",
+		id, after, n)
 	return sqldb.Collect(rows, err, scanComment)
 }
 

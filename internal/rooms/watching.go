@@ -156,7 +156,8 @@ func (s *Service) recheckRegisters(ctx context.Context) {
 					err = errors.Join(err, reissueErr)
 				}
 				delete(states, id)
-			case stamp == max(published[id], seen[id]), published[id] == 0 && (seen[id] == 0 || seen[id] > stamp): // viewers have it already, or events were lost and all viewers read it again
+			// viewers have it already, or events were lost and all viewers read it again
+			case stamp == max(published[id], seen[id]), published[id] == 0 && (seen[id] == 0 || seen[id] > stamp):
 				delete(states, id)
 			default:
 				s.publishState(id, state)

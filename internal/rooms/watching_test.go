@@ -76,7 +76,8 @@ func TestViewers_RestoredEntriesAreDeleted(t *testing.T) {
 		eventually.Equal(t, "viewers", 3, count)
 		restoreEntry := func(n *world, user accounts.ID) {
 			t.Helper()
-			w.must(w.Service.redis.writeOnline(t.Context(), n.cfg.Node, []mark{{room: id, present: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
+			w.must(w.Service.redis.writeOnline(t.Context(), n.cfg.Node,
+				[]mark{{room: id, present: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
 		}
 		w.Unsubscribed(users[0].String(), "1", channel)
 		w.Unsubscribed(users[1].String(), "2", channel)
@@ -245,7 +246,8 @@ func TestEvents_LargeRoomOmitsJoinsAndLeaves(t *testing.T) {
 			w.must(err)
 			received := make(chan string, 99)
 			for channel, prefix := range map[string]string{api.RoomChannel(id.String()): "", user.String(): "them "} {
-				_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) { received <- prefix + e.Type }})
+				_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {},
+					Event: func(e events.Event, _ events.Position) { received <- prefix + e.Type }})
 				defer leave()
 			}
 			join := func() {
@@ -335,7 +337,8 @@ func TestPlayback_LostRegisterGetsAHigherGeneration(t *testing.T) {
 		do(playback.Command{Verb: playback.Pause})
 		before := s
 		lose()
-		if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(before) || s.Position != before.Position || !s.Paused || s.Item != it.ID.String() {
+		if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(before) || s.Position != before.Position || !s.Paused ||
+			s.Item != it.ID.String() {
 			t.Errorf("after a pause: got %+v, %v, want a newer register than %+v", s, err, before)
 		}
 		do(playback.Command{Verb: playback.Play})
@@ -362,7 +365,8 @@ func TestPlayback_ReturnsTheCheckpointWithoutRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
-		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
+		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map),
+			Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
 		id, me := w.newRoom(owner), ViewerID(owner)
@@ -372,7 +376,8 @@ func TestPlayback_ReturnsTheCheckpointWithoutRedis(t *testing.T) {
 			eventually.NoError(t, "the film to be loaded", func() error {
 				s, err := w.Playback(ctx, me, id)
 				if err == nil {
-					_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: it.ID.String()})
+					_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load,
+						Item: it.ID.String()})
 				}
 				return err
 			})
@@ -442,13 +447,15 @@ func TestPlayback_ReissuedAfterRedisWasSetBack(t *testing.T) {
 		sought := do(playback.Command{Verb: playback.Seek, Position: 90_000})
 		later := do(playback.Command{Verb: playback.Seek, Position: 120_000})
 		setBack(sought)
-		if s, err = w.Ended(ctx, me, id, later.Generation, later.Version); err != nil || !s.Newer(later) || s.Paused || s.Position != later.Position {
+		if s, err = w.Ended(ctx, me, id, later.Generation, later.Version); err != nil || !s.Newer(later) || s.Paused ||
+			s.Position != later.Position {
 			t.Errorf("an end after a seek that was lost: %+v, %v, want %+v under another generation", s, err, later)
 		}
 		w.Subscribed(owner.String(), "1", api.RoomChannel(id.String()))
 		other.Subscribed(ids.New[Viewer]().String(), "2", api.RoomChannel(id.String()))
 		bubble.Sleep(2 * beatEvery)
-		for name, n := range map[string]*world{"the node of the command": w, "a node that got its event": other, "a node that missed its event": other} {
+		for name, n := range map[string]*world{"the node of the command": w, "a node that got its event": other,
+			"a node that missed its event": other} {
 			playing := do(playback.Command{Verb: playback.Play})
 			paused := do(playback.Command{Verb: playback.Pause})
 			bubble.Sleep(2 * beatEvery)
@@ -507,14 +514,15 @@ func TestCommand_WithoutReplyIsPublished(t *testing.T) {
 				bubble.Sleep(time.Second)
 				var mu sync.Mutex
 				var received []api.Playback
-				_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-					var p api.Playback
-					if e.Type == api.EventRoomPlayback && json.Unmarshal(e.Data, &p) == nil {
-						mu.Lock()
-						defer mu.Unlock()
-						received = append(received, p)
-					}
-				}})
+				_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()),
+					&events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+						var p api.Playback
+						if e.Type == api.EventRoomPlayback && json.Unmarshal(e.Data, &p) == nil {
+							mu.Lock()
+							defer mu.Unlock()
+							received = append(received, p)
+						}
+					}})
 				defer leave()
 				send(w, wire, func(ctx context.Context) error {
 					_, err := command(ctx, playback.Play)
@@ -544,14 +552,16 @@ func TestCommand_OfADeadNodeIsPublishedByAnother(t *testing.T) {
 		scene, err := other.Scene(ctx, owner, id)
 		w.must(err)
 		var received atomic.Int64
-		_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-			if e.Type == api.EventRoomPlayback {
-				received.Add(1)
-			}
-		}})
+		_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()),
+			&events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				if e.Type == api.EventRoomPlayback {
+					received.Add(1)
+				}
+			}})
 		defer leave()
 		bubble.Sleep(5 * time.Second)
-		state, done, err := w.Service.redis.command(ctx, id, playback.Command{Generation: scene.Playback.Generation, Version: scene.Playback.Version, Verb: playback.Pause}, w.cfg.Bus.Nodes().Time())
+		state, done, err := w.Service.redis.command(ctx, id, playback.Command{Generation: scene.Playback.Generation,
+			Version: scene.Playback.Version, Verb: playback.Pause}, w.cfg.Bus.Nodes().Time())
 		w.must(err)
 		if !done || state.Stamp() <= scene.Playback.Stamp() {
 			t.Fatalf("the command changed %+v to %+v", scene.Playback, state)
@@ -915,12 +925,13 @@ func TestEvents_VersionOfARoomGrows(t *testing.T) {
 		id := w.newRoom(users[0], users[1])
 		bubble.Sleep(time.Second) // the events of the members who joined are published
 		got := make(chan int64, 9)
-		_, leave := w.cfg.Bus.Listen(t.Context(), api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-			var data struct{ Version int64 }
-			if json.Unmarshal(e.Data, &data) == nil && api.EventVersions[e.Type] != nil {
-				got <- data.Version
-			}
-		}})
+		_, leave := w.cfg.Bus.Listen(t.Context(), api.RoomChannel(id.String()),
+			&events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				var data struct{ Version int64 }
+				if json.Unmarshal(e.Data, &data) == nil && api.EventVersions[e.Type] != nil {
+					got <- data.Version
+				}
+			}})
 		defer leave()
 		last, err := selectRoom(t.Context(), w.cfg.DB, id, "")
 		w.must(err)

@@ -39,13 +39,15 @@ func TestApply_TimeFarAheadCountsAsNow(t *testing.T) {
 
 func TestApply_IgnoresAnOutdatedCommand(t *testing.T) {
 	s := State{Generation: 2, Version: 5, Item: "a", Time: 10, Rate: Normal}
-	for _, c := range []Command{{Generation: 2, Version: 4}, {Generation: 1, Version: 5}, {Generation: 3, Version: 5}, {Generation: 2, Version: 6}} {
+	for _, c := range []Command{{Generation: 2, Version: 4}, {Generation: 1, Version: 5}, {Generation: 3, Version: 5},
+		{Generation: 2, Version: 6}} {
 		c.Verb = Pause
 		if got, ok := s.Apply(c, 20); ok || got != s {
 			t.Errorf("%+v: got %+v, %v", c, got, ok)
 		}
 	}
-	if got, ok := s.Apply(Command{Generation: 2, Version: 5, Verb: Pause}, 20); !ok || !got.Paused || got.Version != 6 || got.Position != 10 || !got.Newer(s) {
+	if got, ok := s.Apply(Command{Generation: 2, Version: 5, Verb: Pause}, 20); !ok || !got.Paused || got.Version != 6 || got.Position != 10 ||
+		!got.Newer(s) {
 		t.Errorf("got %+v, %v", got, ok)
 	}
 }
