@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Tries is the number of failed tries after which a message becomes a dead letter.
+// Tries is the largest number of tries of a message. After that many failures, it becomes a dead letter.
 const Tries = 5
 
 // Maximum lengths of a message, in bytes.

@@ -100,7 +100,7 @@ func (s *Store[O, S]) List(ctx context.Context, before int64, n int) ([]Run[O, S
 	return s.find(ctx, "? = 0 OR id < ? ORDER BY id DESC LIMIT ?", before, before, n)
 }
 
-// LastDone returns the newest finished run of a kind for which wanted is true, or nil. A nil wanted accepts all runs.
+// LastDone returns the newest finished run of a kind that wanted accepts, or nil. A nil wanted accepts all runs.
 func (s *Store[O, S]) LastDone(ctx context.Context, kind Kind, wanted func(*Run[O, S]) bool) (*Run[O, S], error) {
 	for before := int64(1<<63 - 1); ; {
 		found, err := s.find(ctx, "kind = ? AND state = ? AND id < ? ORDER BY id DESC LIMIT 20", kind, Done, before)

@@ -15,11 +15,11 @@ import (
 const (
 	// sliceTime is the length of a slice. After each slice, the state of the run is stored, and the node may stop.
 	sliceTime = 2 * time.Second
-	// maxFailures is the number of consecutive failed slices after which the run fails.
+	// maxFailures is the number of consecutive failed slices that make a run fail.
 	maxFailures = 5
-	// retryAfter is the time after which a failed scheduled run is requested again.
+	// retryAfter is how long a failed scheduled run is not requested again.
 	retryAfter = time.Hour
-	// retention is the time after which runs, and differences that were not repaired, are deleted.
+	// retention is how long ended runs are stored, and differences that were not repaired.
 	retention = 400 * 24 * time.Hour
 )
 
@@ -30,8 +30,8 @@ type Work[Options, Summary any] struct {
 	Slice func(ctx context.Context, r *Run[Options, Summary], until time.Time) (finished bool, err error)
 	// Ready reports whether such runs can continue. A run that cannot does not delay others. Nil means always.
 	Ready func() bool
-	// Due returns the time after which a full run must have been requested; otherwise the worker requests one. Nil or
-	// the zero time means that runs of this kind are not scheduled.
+	// Due returns a time. If no full run was requested since that time, the worker requests one. Nil or the zero time
+	// means that runs of this kind are not scheduled.
 	Due func(now time.Time) time.Time
 	// Finished is called after the run is stored as done. It may be nil.
 	Finished func(r *Run[Options, Summary])

@@ -95,7 +95,8 @@ type Position struct {
 const (
 	queueSize = 1024 // largest number of queued batches
 
-	// dropFleetingAt is the number of queued events at which the bus drops fleeting ones, to leave room for others.
+	// dropFleetingAt is the smallest number of queued events that makes the bus drop fleeting ones, so that other events
+	// still fit.
 	dropFleetingAt = queueSize / 2
 )
 

@@ -69,7 +69,7 @@ type Settings struct {
 	MaxFrom int           `koanf:"max_from" default:"1000" help:"largest number of connections from one client network (IPv4 address or IPv6 /64) to one node"`
 
 	DrainOver   time.Duration `koanf:"drain_over" default:"20s" help:"time over which a draining node spreads the reconnects of its clients to other nodes; at most an hour"`
-	DrainWithin time.Duration `koanf:"drain_within" default:"1m" help:"time after which a node counts as drained even if connections are left; at most an hour"`
+	DrainWithin time.Duration `koanf:"drain_within" default:"1m" help:"longest time of a drain; then the node counts as drained even if connections are left; at most an hour"`
 }
 
 // Validate returns all faults, joined.
