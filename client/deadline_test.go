@@ -66,6 +66,19 @@ func socketAnswering(answer string) http.HandlerFunc {
 	}
 }
 
+// socketClosing upgrades, reads one frame and closes with code.
+func socketClosing(code websocket.StatusCode) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		if _, _, err := conn.Read(r.Context()); err == nil {
+			_ = conn.Close(code, "closed by the test")
+		}
+	}
+}
+
 func TestConnections_RetryAServerThatNeverAnswers(t *testing.T) {
 	const tokenExpired = `{"id":1,"error":{"code":109,"message":"token expired"}}`
 	run := func(c *Client, ctx context.Context) error { return c.Socket(SocketListener{}).Run(ctx) }
@@ -73,9 +86,11 @@ func TestConnections_RetryAServerThatNeverAnswers(t *testing.T) {
 		socket, events, refresh http.HandlerFunc
 		run                     func(*Client, context.Context) error
 	}{
-		"upgrade":             {socket: silence, run: run},
-		"connect":             {socket: socketAnswering(""), run: run},
-		"refresh of a socket": {socket: socketAnswering(tokenExpired), refresh: silence, run: run},
+		"upgrade":                  {socket: silence, run: run},
+		"connect":                  {socket: socketAnswering(""), run: run},
+		"connect, closed as late":  {socket: socketClosing(3502), run: run},
+		"upgrade, refused as late": {socket: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestTimeout) }, run: run},
+		"refresh of a socket":      {socket: socketAnswering(tokenExpired), refresh: silence, run: run},
 		"refresh of an open socket": {
 			socket:  socketAnswering(`{"id":1,"connect":{"client":"c","version":"v","expires":true,"ttl":1,"ping":25,"subs":{"ann":{}}}}`),
 			refresh: silence, run: run,
@@ -183,15 +198,7 @@ func TestWrite_RetriesBusyUntilItsTimeout(t *testing.T) {
 
 func TestSocket_EndsWithoutATokenThatServes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		c := serve(t, map[string]http.HandlerFunc{"/v1/socket": func(w http.ResponseWriter, r *http.Request) {
-			conn, err := websocket.Accept(w, r, nil)
-			if err != nil {
-				return
-			}
-			if _, _, err := conn.Read(r.Context()); err == nil {
-				_ = conn.Close(3500, "invalid token")
-			}
-		}})
+		c := serve(t, map[string]http.HandlerFunc{"/v1/socket": socketClosing(3500)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := c.Socket(SocketListener{}).Run(ctx); CodeOf(err) != "auth.token_invalid" {

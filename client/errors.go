@@ -41,10 +41,11 @@ func (e *Error) Error() string {
 // errLoggedOut is the error of a call that was not sent before its log-in ended.
 var errLoggedOut = &Error{Status: http.StatusUnauthorized, Code: "client.logged_out", Detail: "The log-in of this call is over."}
 
-// passing reports whether err is a temporary refusal: too many requests, or a part of the server is unavailable.
+// passing reports whether err is a temporary refusal: too many requests, a request that arrived too late, or a part of
+// the server is unavailable.
 func passing(err error) (e *Error, ok bool) {
 	e, ok = errors.AsType[*Error](err)
-	return e, ok && (e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError)
+	return e, ok && (e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Status >= http.StatusInternalServerError)
 }
 
 // CodeOf returns the code of the first [Error] in err's tree, or "".

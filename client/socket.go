@@ -22,10 +22,12 @@ import (
 var ErrClosed = errors.New("the socket is closed")
 
 const (
-	helloTime    = 15 * time.Second // bounds the opening of a connection
-	refreshPart  = 10               // a token is renewed when this part of its lifetime is left
-	tokenGone    = 109              // code of an expired token in the library's protocol
-	tokenInvalid = 3500             // close code for a missing token, or one of another session
+	handshakeTimeout = 15 * time.Second // bounds the opening of a connection, and the sending of a frame
+	refreshPart      = 10               // a token is renewed when this part of its lifetime is left
+
+	tokenExpired      = 109  // error code of the protocol
+	closeTokenInvalid = 3500 // the token is missing, or belongs to another session
+	closeStale        = 3502 // the connect command did not arrive in time
 )
 
 // SocketListener receives the events of a socket, one call at a time. A nil function ignores them. While a function
@@ -48,36 +50,37 @@ type Socket struct {
 	c *Client
 	l SocketListener
 
-	mu      sync.Mutex
-	link    *link         // nil without a connection
-	ready   chan struct{} // closed while there is a connection
-	ended   error
-	watches map[string]*watch // by channel
+	mu        sync.Mutex
+	conn      *connection   // nil without a connection
+	connected chan struct{} // closed while there is a connection
+	ended     error
+	watches   map[string]*watch // by channel
 
-	channel string // the personal channel, as the server has named it
-	epoch   string // of the last event
-	offset  uint64
-	known   bool // there was a connection before
-	login   int  // of the latest connection
-	silent  time.Duration
+	// The fields below belong to Run.
+	channel    string // the personal channel, as the server has named it
+	epoch      string // of the last event
+	offset     uint64
+	resumable  bool // a connection of this log-in had a position in the channel
+	login      int  // of the latest connection
+	maxSilence time.Duration
 }
 
 // Socket returns a socket; [Socket.Run] opens it.
 func (c *Client) Socket(l SocketListener) *Socket {
-	return &Socket{c: c, l: l, ready: make(chan struct{}), watches: map[string]*watch{}}
+	return &Socket{c: c, l: l, connected: make(chan struct{}), watches: map[string]*watch{}}
 }
 
-// link is one connection.
-type link struct {
-	conn  *websocket.Conn
-	login int               // the log-in of the connection
-	early []*protocol.Reply // unread replies from the frame of the connect reply
-	write chan struct{}     // held while a frame is written
-	gone  chan struct{}     // closed when the connection ends
+// connection is one WebSocket.
+type connection struct {
+	ws      *websocket.Conn
+	login   int           // the log-in of the connection
+	frame   *json.Decoder // of the last frame, which has one or more replies
+	writing chan struct{} // has a value while a frame is written
+	closed  chan struct{} // closed when the connection ends
 
-	mu    sync.Mutex
-	next  uint32
-	calls map[uint32]func(*protocol.Reply) // functions that the reader calls with the replies
+	mu     sync.Mutex
+	lastID uint32
+	calls  map[uint32]func(*protocol.Reply) // functions that the reader calls with the replies
 }
 
 // Run keeps the socket open until ctx ends or the server refuses permanently, and returns the reason.
@@ -87,25 +90,25 @@ func (s *Socket) Run(ctx context.Context) (err error) {
 		defer s.mu.Unlock()
 		s.ended = fmt.Errorf("%w: %w", ErrClosed, err)
 		select {
-		case <-s.ready:
+		case <-s.connected:
 		default:
-			close(s.ready)
+			close(s.connected)
 		}
 	}()
-	return s.keep(ctx, s.l.Closed, s.once)
+	return s.retry(ctx, s.l.Closed, s.runOnce)
 }
 
-// keep calls once repeatedly. The pauses double until a connection has succeeded. If closed is not nil, it is called
-// after the end of each successful connection. keep returns when ctx ends, or with an error that is neither
+// retry calls once repeatedly. The pauses double until a connection or subscription has opened. If closed is not nil, it
+// is called after the end of each one that has opened. retry returns when ctx ends, or with an error that is neither
 // ErrUnreachable nor a temporary refusal.
-func (s *Socket) keep(ctx context.Context, closed func(error), once func(context.Context) (stood bool, err error)) error {
+func (s *Socket) retry(ctx context.Context, closed func(error), once func(context.Context) (opened bool, err error)) error {
 	wait := s.c.reconnect
 	for {
-		stood, err := once(ctx)
+		opened, err := once(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if stood {
+		if opened {
 			wait = s.c.reconnect
 			if closed != nil {
 				closed(err)
@@ -126,71 +129,59 @@ func (s *Socket) keep(ctx context.Context, closed func(error), once func(context
 	}
 }
 
-// once opens a connection and serves it until it ends. An error that is neither ErrUnreachable nor a temporary refusal
-// is permanent.
-func (s *Socket) once(ctx context.Context) (stood bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	l, hello, err := s.open(ctx)
+// runOnce opens a connection and serves it until it ends. An error that is neither ErrUnreachable nor a temporary
+// refusal is permanent.
+func (s *Socket) runOnce(ctx context.Context) (opened bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	conn, hello, err := s.open(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer l.conn.CloseNow()
-	failed := make(chan error, 1)
+	defer conn.ws.CloseNow()
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
-	defer cancel()
+	defer cancel(nil)
 	if hello.Expires {
-		renewing.Go(func() {
-			if err := s.keepToken(ctx, l, time.Duration(hello.Ttl)*time.Second); err != nil {
-				failed <- err
-				cancel()
-			}
-		})
+		renewing.Go(func() { cancel(s.renewTokens(ctx, conn, time.Duration(hello.Ttl)*time.Second)) })
 	}
-	s.begin(l, hello)
-	err = s.read(ctx, l)
+	s.use(conn, hello)
+	err = s.read(ctx, conn)
 	s.mu.Lock()
-	s.link, s.ready = nil, make(chan struct{})
+	s.conn, s.connected = nil, make(chan struct{})
 	s.mu.Unlock()
-	close(l.gone)
-	select {
-	case why := <-failed:
+	close(conn.closed)
+	if why := context.Cause(ctx); why != nil { // the tokens could not be renewed
 		return true, why
-	default:
 	}
-	switch code := websocket.CloseStatus(err); {
-	case code == api.SocketSessionEnded:
-		s.c.replaceTokens(l.login, api.Tokens{})
-		return true, fmt.Errorf("the device was logged out: %w", err)
-	case permanent(code):
-		return true, err
-	}
-	return true, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	return true, s.closeError(ctx, conn, err)
 }
 
 // open connects, and renews the token once if it has expired.
-func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, error) {
-	ctx, cancel := within(ctx, helloTime)
+func (s *Socket) open(ctx context.Context) (*connection, *protocol.ConnectResult, error) {
+	ctx, cancel := within(ctx, handshakeTimeout)
 	defer cancel()
 	for renewed := false; ; renewed = true {
 		t, login := s.c.session()
 		if login != s.login {
-			s.login, s.known = login, false // events that an earlier log-in missed are not for this one
+			s.login, s.resumable = login, false // events that an earlier log-in missed are not for this one
 		}
-		l, reply, err := s.dial(ctx, t.AccessToken)
+		conn, err := s.dial(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		conn.login = login
+		reply, err := s.connect(ctx, conn, t.AccessToken)
+		if err == nil && reply.Error == nil && reply.Connect != nil {
+			return conn, reply.Connect, nil
+		}
+		conn.ws.CloseNow()
 		switch {
 		case err != nil:
-			return nil, nil, err
-		case reply.Error == nil && reply.Connect != nil:
-			l.login = login
-			return l, reply.Connect, nil
-		}
-		l.conn.CloseNow()
-		switch {
+			return nil, nil, s.closeError(ctx, conn, err)
 		case reply.Error == nil || reply.Error.Temporary:
 			return nil, nil, fmt.Errorf("%w: %v", ErrUnreachable, reply.Error)
-		case reply.Error.Code == tokenGone && !renewed:
+		case reply.Error.Code == tokenExpired && !renewed:
 			ok, err := s.c.renew(ctx, t.AccessToken)
 			if err != nil {
 				return nil, nil, err
@@ -199,125 +190,128 @@ func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, erro
 				continue
 			}
 		}
-		return nil, nil, &Error{Status: http.StatusUnauthorized, Code: "auth.token_invalid", Detail: reply.Error.Message}
+		return nil, nil, tokenInvalid(reply.Error.Message)
 	}
 }
 
-func (s *Socket) dial(ctx context.Context, token string) (*link, *protocol.Reply, error) {
+// dial opens a WebSocket.
+func (s *Socket) dial(ctx context.Context) (*connection, error) {
 	u := *s.c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/v1/socket"
-	conn, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: s.c.http})
-	if err != nil {
-		if resp != nil && resp.StatusCode >= 400 && resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
-			return nil, nil, refusal(resp, time.Now())
-		}
-		return nil, nil, unreachable(ctx, err)
-	}
-	conn.SetReadLimit(maxEvent)
-	l := &link{conn: conn, write: make(chan struct{}, 1), gone: make(chan struct{}), next: 1, calls: map[uint32]func(*protocol.Reply){}}
-	req := &protocol.ConnectRequest{Token: token, Name: "stoa-go"}
-	if s.known {
-		req.Subs = map[string]*protocol.SubscribeRequest{s.channel: {Recover: true, Epoch: s.epoch, Offset: s.offset}}
-	}
-	if err = l.send(ctx, &protocol.Command{Id: 1, Connect: req}); err == nil {
-		var replies []*protocol.Reply
-		if replies, err = l.receive(ctx); err == nil && len(replies) > 0 {
-			l.early = replies[1:]
-			return l, replies[0], nil
-		}
-	}
-	conn.CloseNow()
-	var closed websocket.CloseError
+	ws, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: s.c.http})
 	switch {
 	case err == nil:
-		err = errors.New("an empty frame")
-	case errors.As(err, &closed) && closed.Code == tokenInvalid:
-		return nil, nil, &Error{Status: http.StatusUnauthorized, Code: "auth.token_invalid", Detail: closed.Reason}
-	case permanent(closed.Code):
-		return nil, nil, err
+		ws.SetReadLimit(maxEvent)
+		return &connection{ws: ws, writing: make(chan struct{}, 1), closed: make(chan struct{}), calls: map[uint32]func(*protocol.Reply){}}, nil
+	case resp != nil && resp.StatusCode >= 400:
+		return nil, refusal(resp, time.Now())
 	}
-	return nil, nil, unreachable(ctx, err)
+	return nil, unreachable(ctx, err)
 }
 
-// permanent reports whether a client stays disconnected after a close with that code.
+// connect sends the token and the position of a new connection, and returns the reply.
+func (s *Socket) connect(ctx context.Context, conn *connection, token string) (*protocol.Reply, error) {
+	req := &protocol.ConnectRequest{Token: token, Name: "stoa-go"}
+	if s.resumable {
+		req.Subs = map[string]*protocol.SubscribeRequest{s.channel: {Recover: true, Epoch: s.epoch, Offset: s.offset}}
+	}
+	conn.lastID = 1
+	if err := conn.send(ctx, &protocol.Command{Id: 1, Connect: req}); err != nil {
+		return nil, err
+	}
+	return conn.next(ctx)
+}
+
+// closeError returns the error of a connection that has ended with err: ErrUnreachable if the socket connects again.
+func (s *Socket) closeError(ctx context.Context, conn *connection, err error) error {
+	closed, _ := errors.AsType[websocket.CloseError](err)
+	switch {
+	case closed.Code == closeTokenInvalid:
+		return tokenInvalid(closed.Reason)
+	case closed.Code == api.SocketSessionEnded:
+		s.c.replaceTokens(conn.login, api.Tokens{})
+		return fmt.Errorf("the device was logged out: %w", err)
+	case permanent(closed.Code):
+		return err
+	}
+	return unreachable(ctx, err)
+}
+
+func tokenInvalid(detail string) *Error {
+	return &Error{Status: http.StatusUnauthorized, Code: "auth.token_invalid", Detail: detail}
+}
+
+// permanent reports whether a client stays disconnected after a close with that code. In the protocol, closeStale is
+// permanent as well. But it only reports that the connect command was late, as after a pause of the device.
 func permanent(code websocket.StatusCode) bool {
-	return code >= 3500 && code < 4000 || code >= 4500 && code < 5000
+	return code >= 3500 && code < 4000 && code != closeStale || code >= 4500 && code < 5000
 }
 
-func (l *link) send(ctx context.Context, cmd *protocol.Command) error {
+func (c *connection) send(ctx context.Context, cmd *protocol.Command) error {
 	frame, err := json.Marshal(cmd)
 	if err != nil {
 		return err
 	}
-	return l.sendFrame(ctx, frame)
+	return c.sendFrame(ctx, frame)
 }
 
-func (l *link) sendFrame(ctx context.Context, frame []byte) error {
+func (c *connection) sendFrame(ctx context.Context, frame []byte) error {
 	select {
-	case l.write <- struct{}{}:
-		defer func() { <-l.write }()
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
 	case <-ctx.Done():
 		return ended(ctx)
 	}
 	// A context that ends during a write would break the connection.
-	ctx, cancel := within(context.WithoutCancel(ctx), helloTime)
+	ctx, cancel := within(context.WithoutCancel(ctx), handshakeTimeout)
 	defer cancel()
-	return l.conn.Write(ctx, websocket.MessageText, frame)
+	return c.ws.Write(ctx, websocket.MessageText, frame)
 }
 
-// receive reads one frame, which has one or more replies.
-func (l *link) receive(ctx context.Context) ([]*protocol.Reply, error) {
-	if early := l.early; len(early) > 0 {
-		l.early = nil
-		return early, nil
-	}
-	_, frame, err := l.conn.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var replies []*protocol.Reply
-	for d := json.NewDecoder(bytes.NewReader(frame)); d.More(); {
-		reply := &protocol.Reply{}
-		if err := d.Decode(reply); err != nil {
-			return nil, fmt.Errorf("a frame is not understood: %w", err)
+// next returns the next reply.
+func (c *connection) next(ctx context.Context) (*protocol.Reply, error) {
+	for c.frame == nil || !c.frame.More() {
+		_, frame, err := c.ws.Read(ctx)
+		if err != nil {
+			return nil, err
 		}
-		replies = append(replies, reply)
+		c.frame = json.NewDecoder(bytes.NewReader(frame))
 	}
-	return replies, nil
+	reply := &protocol.Reply{}
+	if err := c.frame.Decode(reply); err != nil {
+		return nil, fmt.Errorf("a frame is not understood: %w", err)
+	}
+	return reply, nil
 }
 
-// begin makes link the connection of the socket, and passes missed events on.
-func (s *Socket) begin(l *link, hello *protocol.ConnectResult) {
-	resumed := s.known
+// use makes conn the connection of the socket, and delivers missed events.
+func (s *Socket) use(conn *connection, hello *protocol.ConnectResult) {
+	resumed := s.resumable
 	for channel, sub := range hello.Subs { // the personal channel is the only one
 		resumed = resumed && sub.Recovered
 		if s.l.Open != nil {
 			s.l.Open(resumed)
 		}
 		for _, pub := range sub.Publications {
-			s.own(pub)
+			s.l.deliver(pub)
 		}
-		s.channel, s.known, s.epoch, s.offset = channel, sub.Recoverable, sub.Epoch, sub.Offset
+		s.channel, s.resumable, s.epoch, s.offset = channel, sub.Recoverable, sub.Epoch, sub.Offset
+		if n := len(sub.Publications); n > 0 {
+			s.offset = sub.Publications[n-1].Offset
+		}
 	}
-	s.silent = 0
+	s.maxSilence = 0
 	if hello.Ping > 0 {
-		s.silent = time.Duration(hello.Ping)*time.Second + 10*time.Second
+		s.maxSilence = time.Duration(hello.Ping)*time.Second + 10*time.Second
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link = l
-	close(s.ready)
+	s.conn = conn
+	close(s.connected)
 }
 
-// own passes on an event of the caller's personal channel.
-func (s *Socket) own(pub *protocol.Publication) {
-	if pub.Offset > 0 {
-		s.offset = pub.Offset
-	}
-	s.l.hand(pub)
-}
-
-func (l *SocketListener) hand(pub *protocol.Publication) {
+// deliver calls Event with an event.
+func (l *SocketListener) deliver(pub *protocol.Publication) {
 	e, err := event(string(pub.Data))
 	if err == nil && l.Event != nil {
 		l.Event(e)
@@ -325,86 +319,86 @@ func (l *SocketListener) hand(pub *protocol.Publication) {
 }
 
 // read handles replies until the connection ends.
-func (s *Socket) read(ctx context.Context, l *link) error {
+func (s *Socket) read(ctx context.Context, conn *connection) error {
 	for {
 		reading, cancel := ctx, context.CancelFunc(func() {})
-		if s.silent > 0 {
-			reading, cancel = within(ctx, s.silent)
+		if s.maxSilence > 0 {
+			reading, cancel = within(ctx, s.maxSilence)
 		}
-		replies, err := l.receive(reading)
+		reply, err := conn.next(reading)
 		cancel()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		for _, reply := range replies {
-			switch {
-			case reply.Id != 0:
-				l.answered(reply)
-			case reply.Push == nil: // a ping
-				if err := l.sendFrame(ctx, []byte("{}")); err != nil {
-					return err
-				}
-			case reply.Push.Channel != s.channel:
-				s.pushed(reply.Push)
-			case reply.Push.Pub != nil:
-				s.own(reply.Push.Pub)
+		case reply.Id != 0:
+			conn.handleReply(reply)
+		case reply.Push == nil: // a ping
+			if err := conn.sendFrame(ctx, []byte("{}")); err != nil {
+				return err
 			}
+		case reply.Push.Channel != s.channel:
+			s.handlePush(reply.Push)
+		case reply.Push.Pub != nil:
+			if offset := reply.Push.Pub.Offset; offset > 0 {
+				s.offset = offset
+			}
+			s.l.deliver(reply.Push.Pub)
 		}
 	}
 }
 
-func (l *link) answered(reply *protocol.Reply) {
-	l.mu.Lock()
-	answer := l.calls[reply.Id]
-	delete(l.calls, reply.Id)
-	l.mu.Unlock()
-	if answer != nil {
-		answer(reply)
+func (c *connection) handleReply(reply *protocol.Reply) {
+	c.mu.Lock()
+	handle := c.calls[reply.Id]
+	delete(c.calls, reply.Id)
+	c.mu.Unlock()
+	if handle != nil {
+		handle(reply)
 	}
 }
 
-// ask sends a command and waits for the reply.
-func (l *link) ask(ctx context.Context, cmd *protocol.Command) (*protocol.Reply, error) {
-	waiting := make(chan *protocol.Reply, 1)
-	forget, err := l.begin(ctx, cmd, func(reply *protocol.Reply) { waiting <- reply })
-	defer forget()
+// call sends a command and waits for the reply.
+func (c *connection) call(ctx context.Context, cmd *protocol.Command) (*protocol.Reply, error) {
+	replies := make(chan *protocol.Reply, 1)
+	cancel, err := c.start(ctx, cmd, func(reply *protocol.Reply) { replies <- reply })
+	defer cancel()
 	if err != nil {
 		return nil, unreachable(ctx, err)
 	}
 	select {
-	case reply := <-waiting:
+	case reply := <-replies:
 		return reply, nil
-	case <-l.gone:
+	case <-c.closed:
 		return nil, fmt.Errorf("%w: the connection broke before the answer", ErrUnreachable)
 	case <-ctx.Done():
 		return nil, ended(ctx)
 	}
 }
 
-// begin sends a command. The reader calls answer with the reply, unless forget is called before.
-func (l *link) begin(ctx context.Context, cmd *protocol.Command, answer func(*protocol.Reply)) (forget func(), err error) {
-	l.mu.Lock()
-	l.next++
-	cmd.Id = l.next
-	l.calls[cmd.Id] = answer
-	l.mu.Unlock()
-	forget = func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.calls, cmd.Id)
+// start sends a command. The reader calls handle with the reply, unless cancel is called before.
+func (c *connection) start(ctx context.Context, cmd *protocol.Command, handle func(*protocol.Reply)) (cancel func(), err error) {
+	c.mu.Lock()
+	c.lastID++
+	cmd.Id = c.lastID
+	c.calls[cmd.Id] = handle
+	c.mu.Unlock()
+	cancel = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.calls, cmd.Id)
 	}
-	return forget, l.send(ctx, cmd)
+	return cancel, c.send(ctx, cmd)
 }
 
-// keepToken renews the token before it expires, as long as the connection is open.
-func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) error {
+// renewTokens renews the tokens before they expire, as long as the connection is open.
+func (s *Socket) renewTokens(ctx context.Context, conn *connection, life time.Duration) error {
 	for {
-		if sleep(ctx, life-life/refreshPart) != nil {
-			return nil
+		if err := sleep(ctx, life-life/refreshPart); err != nil {
+			return err
 		}
 		t, login := s.c.session()
-		if login != l.login {
-			return fmt.Errorf("%w: somebody has logged in anew", ErrUnreachable)
+		if login != conn.login {
+			return fmt.Errorf("%w: the log-in of the connection is over", ErrUnreachable)
 		}
 		if _, err := s.c.renew(ctx, t.AccessToken); err != nil {
 			if _, refused := passing(err); refused || errors.Is(err, ErrUnreachable) {
@@ -413,9 +407,9 @@ func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) err
 			}
 			return err
 		}
-		reply, err := l.ask(ctx, &protocol.Command{Refresh: &protocol.RefreshRequest{Token: s.c.Tokens().AccessToken}})
+		reply, err := conn.call(ctx, &protocol.Command{Refresh: &protocol.RefreshRequest{Token: s.c.Tokens().AccessToken}})
 		if err != nil || reply.Error != nil || reply.Refresh == nil {
-			return fmt.Errorf("%w: the token was not taken", ErrUnreachable)
+			return fmt.Errorf("%w: the new token was refused", ErrUnreachable)
 		}
 		life = time.Duration(reply.Refresh.Ttl) * time.Second
 	}
@@ -430,15 +424,15 @@ func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, 
 	if err != nil {
 		return err
 	}
-	l, err := s.connected(ctx)
-	for err == nil && l.login != login {
+	conn, err := s.connection(ctx)
+	for err == nil && conn.login != login {
 		if _, now := s.c.session(); now != login {
 			return fmt.Errorf("%s: %w", operation, errLoggedOut)
 		}
-		_ = l.conn.CloseNow() // the log-in of this connection is over: Run opens another one
+		_ = conn.ws.CloseNow() // the log-in of this connection is over: Run opens another one
 		select {
-		case <-l.gone:
-			l, err = s.connected(ctx)
+		case <-conn.closed:
+			conn, err = s.connection(ctx)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -446,7 +440,7 @@ func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, 
 	if err != nil {
 		return err
 	}
-	reply, err := l.ask(ctx, &protocol.Command{Rpc: &protocol.RPCRequest{Method: operation, Data: data}})
+	reply, err := conn.call(ctx, &protocol.Command{Rpc: &protocol.RPCRequest{Method: operation, Data: data}})
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", operation, err)
@@ -461,20 +455,20 @@ func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, 
 	return nil
 }
 
-// connected waits for a connection and returns it.
-func (s *Socket) connected(ctx context.Context) (*link, error) {
+// connection waits for a connection and returns it.
+func (s *Socket) connection(ctx context.Context) (*connection, error) {
 	for {
 		s.mu.Lock()
-		l, ready, ended := s.link, s.ready, s.ended
+		conn, connected, ended := s.conn, s.connected, s.ended
 		s.mu.Unlock()
 		switch {
 		case ended != nil:
 			return nil, ended
-		case l != nil:
-			return l, nil
+		case conn != nil:
+			return conn, nil
 		}
 		select {
-		case <-ready:
+		case <-connected:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

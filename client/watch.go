@@ -47,23 +47,23 @@ func (s *Socket) Watch(ctx context.Context, channel string, l SocketListener) er
 		defer s.mu.Unlock()
 		delete(s.watches, channel)
 	}()
-	return s.keep(ctx, l.Closed, func(ctx context.Context) (bool, error) { return s.watchOnce(ctx, channel, w) })
+	return s.retry(ctx, l.Closed, func(ctx context.Context) (bool, error) { return s.watchOnce(ctx, channel, w) })
 }
 
 // watchOnce subscribes and waits until the subscription ends. Any error except ErrUnreachable is permanent.
-func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood bool, err error) {
-	link, err := s.connected(ctx)
+func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (opened bool, err error) {
+	conn, err := s.connection(ctx)
 	if err != nil {
 		return false, err
 	}
-	opened, ended := make(chan struct{}), make(chan error, 1)
+	subscribed, ended := make(chan struct{}), make(chan error, 1)
 	s.mu.Lock()
 	w.ended = ended
 	s.mu.Unlock()
-	forget, err := link.begin(ctx, &protocol.Command{Subscribe: &protocol.SubscribeRequest{Channel: channel}}, func(reply *protocol.Reply) {
+	cancel, err := conn.start(ctx, &protocol.Command{Subscribe: &protocol.SubscribeRequest{Channel: channel}}, func(reply *protocol.Reply) {
 		switch {
 		case reply.Error == nil:
-			close(opened)
+			close(subscribed)
 			if w.l.Open != nil {
 				w.l.Open(false)
 			}
@@ -73,30 +73,30 @@ func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood
 			end(ended, fmt.Errorf("%w: %s", ErrChannel, reply.Error.Message))
 		}
 	})
-	defer forget()
+	defer cancel()
 	if err != nil {
 		return false, unreachable(ctx, err)
 	}
 	select {
 	case err = <-ended:
-	case <-link.gone:
+	case <-conn.closed:
 		err = fmt.Errorf("%w: the connection broke", ErrUnreachable)
 	case <-ctx.Done():
-		leave, cancel := within(context.WithoutCancel(ctx), helloTime)
+		leaving, cancel := within(context.WithoutCancel(ctx), handshakeTimeout)
 		defer cancel()
-		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // the link may be closed
+		_, _ = conn.call(leaving, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // the connection may be closed
 		err = ctx.Err()
 	}
 	select {
-	case <-opened:
+	case <-subscribed:
 		return true, err
 	default:
 		return false, err
 	}
 }
 
-// pushed passes on an event of a watched channel.
-func (s *Socket) pushed(push *protocol.Push) {
+// handlePush delivers an event of a watched channel, or ends its subscription.
+func (s *Socket) handlePush(push *protocol.Push) {
 	s.mu.Lock()
 	w := s.watches[push.Channel]
 	var ended chan error
@@ -107,7 +107,7 @@ func (s *Socket) pushed(push *protocol.Push) {
 	switch {
 	case w == nil:
 	case push.Pub != nil:
-		w.l.hand(push.Pub)
+		w.l.deliver(push.Pub)
 	case push.Unsubscribe != nil:
 		kind := ErrChannel
 		if push.Unsubscribe.Code >= unsubscribedForNow {

@@ -204,6 +204,10 @@ func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
 		eventually.Equal(t, "what is heard after a break", "[closed resumed account.updated One account.updated Two]", func() string {
 			return fmt.Sprint(goes.all()[began:])
 		})
+		goes.line.harm(nil)
+		goes.line.harm(p.nodes[1])
+		want := "[closed resumed account.updated One account.updated Two closed resumed]"
+		eventually.Equal(t, "what is heard after another break", want, func() string { return fmt.Sprint(goes.all()[began:]) })
 
 		began = len(goes.all())
 		goes.line.harm(nil)
