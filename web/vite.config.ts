@@ -28,7 +28,9 @@ export default defineConfig({
         entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js"),
         // The modules that the first view shares with others are one file, with their own imports. Together they
         // compress better.
-        codeSplitting: { groups: [{ name: "shared", test: /\/src\/(agent|buttons|codes|days|dialog|form|person|zones)\.ts$/ }] },
+        codeSplitting: {
+          groups: [{ name: "shared", test: /\/src\/(agent|buttons|codes|days|dialog|form|person|zones)\.ts$/ }],
+        },
       },
     },
   },

@@ -1,6 +1,14 @@
 // Password, e-mail address, and deletion of the account.
 
-import type { AccountDeleted, AccountDeletion, CodeReply, EmailChange, EmailCodeRequest, PasswordChange, User } from "./api";
+import type {
+  AccountDeleted,
+  AccountDeletion,
+  CodeReply,
+  EmailChange,
+  EmailCodeRequest,
+  PasswordChange,
+  User,
+} from "./api";
 import { askCode, askOwnCode, codeField, codeLead, type Sent } from "./codes";
 import { dateOf } from "./days";
 import { h, put, type Child } from "./dom";
@@ -12,7 +20,12 @@ const current = (name: string, label: string): Field =>
   field(label, { name, type: "password", required: true, maxlength: 128, autocomplete: "current-password" });
 
 const section = (id: string, title: string, ...children: Child[]) =>
-  h("section", { class: "card", "aria-labelledby": `${id}-title`, "data-part": id }, h("h2", { id: `${id}-title` }, title), ...children);
+  h(
+    "section",
+    { class: "card", "aria-labelledby": `${id}-title`, "data-part": id },
+    h("h2", { id: `${id}-title` }, title),
+    ...children,
+  );
 
 /** The form for the first password, with a code to the address, or for a change of the password. */
 export function passwordCard(me: User, changed: () => void) {
@@ -41,8 +54,21 @@ export function passwordCard(me: User, changed: () => void) {
 
   // set shows the form with the old password, or with the code that was sent.
   function set(sent: Sent | null): void {
-    const old = sent ? codeField(me.email, sent.seen, () => secret.input.focus()) : current("current", t.account.current);
-    const secret = field(t.welcome.newPassword, { name: "password", type: "password", required: true, minlength: 8, maxlength: 128, autocomplete: "new-password" }, t.welcome.passwordHint);
+    const old = sent
+      ? codeField(me.email, sent.seen, () => secret.input.focus())
+      : current("current", t.account.current);
+    const secret = field(
+      t.welcome.newPassword,
+      {
+        name: "password",
+        type: "password",
+        required: true,
+        minlength: 8,
+        maxlength: 128,
+        autocomplete: "new-password",
+      },
+      t.welcome.passwordHint,
+    );
     put(
       body,
       sent && codeLead(me.email, sent),
@@ -59,7 +85,12 @@ export function passwordCard(me: User, changed: () => void) {
           said.textContent = t.account.passwordSet;
           changed();
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, sent ? t.account.setPassword : t.account.changePassword), sent && h("button", { type: "button", class: "link", onclick: start }, t.words.cancel)),
+        h(
+          "div",
+          { class: "row" },
+          h("button", { type: "submit", class: "primary" }, sent ? t.account.setPassword : t.account.changePassword),
+          sent && h("button", { type: "button", class: "link", onclick: start }, t.words.cancel),
+        ),
       ),
     );
     if (sent) old.input.focus();
@@ -84,7 +115,14 @@ export function emailCard(me: User, changed: (u: User) => void) {
   let email = "";
 
   function start(focus: boolean): void {
-    const mail = field(t.account.newAddress, { name: "email", type: "email", required: true, maxlength: 254, autocomplete: "email", value: email });
+    const mail = field(t.account.newAddress, {
+      name: "email",
+      type: "email",
+      required: true,
+      maxlength: 254,
+      autocomplete: "email",
+      value: email,
+    });
     put(
       body,
       form(
@@ -94,7 +132,12 @@ export function emailCard(me: User, changed: (u: User) => void) {
           said.textContent = "";
           email = mail.input.value.trim();
           const old = me.has_password ? null : await askOwnCode(me.email, "leave_email");
-          prove(old, await askCode(email, () => json<CodeReply>("/v1/me/email/codes", { method: "POST", body: { email } satisfies EmailCodeRequest })));
+          prove(
+            old,
+            await askCode(email, () =>
+              json<CodeReply>("/v1/me/email/codes", { method: "POST", body: { email } satisfies EmailCodeRequest }),
+            ),
+          );
         },
         h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.welcome.sendCode)),
       ),
@@ -103,7 +146,9 @@ export function emailCard(me: User, changed: (u: User) => void) {
   }
 
   function prove(old: Sent | null, sent: Sent): void {
-    const mine = old ? codeField(me.email, old.seen, () => mine.input.focus(), t.account.codeOfOld, "old_code") : current("password", t.account.yours);
+    const mine = old
+      ? codeField(me.email, old.seen, () => mine.input.focus(), t.account.codeOfOld, "old_code")
+      : current("password", t.account.yours);
     const digits = codeField(email, sent.seen, () => mine.input.focus(), old ? t.account.codeOfNew : t.codes.code);
     put(
       body,
@@ -119,7 +164,12 @@ export function emailCard(me: User, changed: (u: User) => void) {
           start(true);
           said.textContent = t.account.addressChanged;
         },
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.account.changeAddress), h("button", { type: "button", class: "link", onclick: () => start(true) }, t.words.cancel)),
+        h(
+          "div",
+          { class: "row" },
+          h("button", { type: "submit", class: "primary" }, t.account.changeAddress),
+          h("button", { type: "button", class: "link", onclick: () => start(true) }, t.words.cancel),
+        ),
       ),
     );
     digits.input.focus();
@@ -127,7 +177,13 @@ export function emailCard(me: User, changed: (u: User) => void) {
 
   start(false);
   return {
-    el: section("email", t.account.addressTitle, h("p", { class: "muted" }, ...t.account.addressNow(address)), body, said),
+    el: section(
+      "email",
+      t.account.addressTitle,
+      h("p", { class: "muted" }, ...t.account.addressNow(address)),
+      body,
+      said,
+    ),
     take: (u: User) => {
       me = u;
       address.textContent = u.email;
@@ -156,7 +212,11 @@ export function deletionCard(me: User, left: (text: string) => void) {
         async () => {
           const request: AccountDeletion = {};
           if (secret) request.password = secret.input.value;
-          const { erased } = await json<AccountDeleted>("/v1/me/deletion", { method: "POST", body: request, once: true });
+          const { erased } = await json<AccountDeleted>("/v1/me/deletion", {
+            method: "POST",
+            body: request,
+            once: true,
+          });
           left(t.account.deleted(dateOf(erased)));
         },
         h("div", { class: "row" }, h("button", { type: "submit", class: "danger" }, t.account.deleteSure), no),
@@ -167,12 +227,7 @@ export function deletionCard(me: User, left: (text: string) => void) {
 
   offer(false);
   return {
-    el: section(
-      "deletion",
-      t.account.deleteTitle,
-      h("p", { class: "muted" }, t.account.deleteText),
-      body,
-    ),
+    el: section("deletion", t.account.deleteTitle, h("p", { class: "muted" }, t.account.deleteText), body),
     take: (u: User) => void (me = u),
   };
 }

@@ -2,8 +2,21 @@
 
 import { t } from "./texts";
 
-const browsers: [RegExp, string][] = [[/Edg\w*\//, "Edge"], [/OPR\//, "Opera"], [/Firefox\//, "Firefox"], [/Chrom(e|ium)\//, "Chrome"], [/Safari\//, "Safari"]];
-const systems: [RegExp, string][] = [[/iPhone/, "iPhone"], [/iPad/, "iPad"], [/Android/, "Android"], [/Windows/, "Windows"], [/Mac OS/, "Mac"], [/Linux/, "Linux"]];
+const browsers: [RegExp, string][] = [
+  [/Edg\w*\//, "Edge"],
+  [/OPR\//, "Opera"],
+  [/Firefox\//, "Firefox"],
+  [/Chrom(e|ium)\//, "Chrome"],
+  [/Safari\//, "Safari"],
+];
+const systems: [RegExp, string][] = [
+  [/iPhone/, "iPhone"],
+  [/iPad/, "iPad"],
+  [/Android/, "Android"],
+  [/Windows/, "Windows"],
+  [/Mac OS/, "Mac"],
+  [/Linux/, "Linux"],
+];
 
 /** "Chrome on Linux", "curl 8.5.0"; "" for an agent without a name. */
 export function agentWords(agent: string): string {

@@ -410,7 +410,8 @@ export async function send(path: string, call: Call = {}): Promise<Response> {
   const method = call.method ?? "GET";
   const headers: Record<string, string> = { Accept: call.accept ?? "application/json", "Accept-Language": t.locale };
   const raw = call.body instanceof Blob ? call.body : undefined;
-  if (call.body !== undefined) headers["Content-Type"] = raw ? raw.type || "application/octet-stream" : "application/json";
+  if (call.body !== undefined)
+    headers["Content-Type"] = raw ? raw.type || "application/octet-stream" : "application/json";
   if (call.token) headers["Authorization"] = `Bearer ${call.token}`;
   if (method !== "GET" && !call.once) headers["Idempotency-Key"] = key();
   const init: RequestInit = { method, headers, cache: "no-store" };
@@ -418,7 +419,7 @@ export async function send(path: string, call: Call = {}): Promise<Response> {
   if (call.signal) init.signal = call.signal;
 
   const began = performance.now();
-  for (let tries = 0; ; ) {
+  for (let tries = 0; ;) {
     const pause = call.once || !navigator.onLine ? undefined : again[tries];
     let res: Response;
     try {
@@ -434,7 +435,13 @@ export async function send(path: string, call: Call = {}): Promise<Response> {
     if (res.ok) return res;
     const refused = await refusal(res);
     // An earlier try still runs, or its node is dead.
-    if (!(refused instanceof Refused) || refused.problem.code !== "idempotency.busy" || call.once || performance.now() - began > BUSY_FOR) throw refused;
+    if (
+      !(refused instanceof Refused) ||
+      refused.problem.code !== "idempotency.busy" ||
+      call.once ||
+      performance.now() - began > BUSY_FOR
+    )
+      throw refused;
     await new Promise((done) => setTimeout(done, Math.max(1, refused.retryAfter) * 1000));
     if (call.signal?.aborted) throw call.signal.reason;
   }

@@ -66,7 +66,11 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
       case "blocked":
         return [
           text(t.people.youBlocked),
-          h("div", { class: "row" }, act(t.people.unblock, "secondary", () => people.unblock(p.id), on.failed)),
+          h(
+            "div",
+            { class: "row" },
+            act(t.people.unblock, "secondary", () => people.unblock(p.id), on.failed),
+          ),
         ];
       case "friend":
         return [h("p", {}, t.people.areFriends, h("a", { href: "#/friends" }, t.people.toFriends))];
@@ -74,10 +78,22 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
         return [
           text(t.people.theyAsk),
           relation?.asks?.message ? h("p", { class: "quote" }, relation.asks.message) : null,
-          h("div", { class: "row" }, act(t.people.accept, "primary", () => people.accept(relation!.asks!.id), on.failed), act(t.people.refuse, "secondary", () => people.refuse(relation!.asks!.id), on.failed)),
+          h(
+            "div",
+            { class: "row" },
+            act(t.people.accept, "primary", () => people.accept(relation!.asks!.id), on.failed),
+            act(t.people.refuse, "secondary", () => people.refuse(relation!.asks!.id), on.failed),
+          ),
         ];
       case "asked":
-        return [text(t.people.youAsked), h("div", { class: "row" }, act(t.people.withdraw, "secondary", () => people.withdraw(relation!.asked!.id), on.failed))];
+        return [
+          text(t.people.youAsked),
+          h(
+            "div",
+            { class: "row" },
+            act(t.people.withdraw, "secondary", () => people.withdraw(relation!.asked!.id), on.failed),
+          ),
+        ];
       default:
         return [askForm()];
     }
@@ -107,5 +123,16 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
     lookAgain();
     void people.want();
   }
-  return h("div", { class: "stack found", "data-user": p.id }, h("div", { class: "person" }, face(p, true), h("div", { class: "person-text" }, title, p.bio ? h("p", { class: "bio" }, p.bio) : null)), body, said);
+  return h(
+    "div",
+    { class: "stack found", "data-user": p.id },
+    h(
+      "div",
+      { class: "person" },
+      face(p, true),
+      h("div", { class: "person-text" }, title, p.bio ? h("p", { class: "bio" }, p.bio) : null),
+    ),
+    body,
+    said,
+  );
 }

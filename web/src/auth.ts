@@ -1,6 +1,14 @@
 // Registration and log-in.
 
-import { send, server, type CodeRequest, type LoginRequest, type PasswordReset, type RegisterRequest, type Tokens } from "./api";
+import {
+  send,
+  server,
+  type CodeRequest,
+  type LoginRequest,
+  type PasswordReset,
+  type RegisterRequest,
+  type Tokens,
+} from "./api";
 import { agentWords } from "./agent";
 import { askCodeFor, codeField, codeLead, type Sent } from "./codes";
 import { h, put, s, type Child } from "./dom";
@@ -21,7 +29,13 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
     h(
       "label",
       {},
-      h("input", { type: "radio", name: "purpose", value, checked: value === "register", onchange: () => start(value) }),
+      h("input", {
+        type: "radio",
+        name: "purpose",
+        value,
+        checked: value === "register",
+        onchange: () => start(value),
+      }),
       h("span", {}, text),
     );
 
@@ -30,7 +44,13 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
     "section",
     { class: "card auth", "aria-labelledby": "auth-title" },
     h("h2", { id: "auth-title", class: "sr" }, t.welcome.signUpOrLogIn),
-    h("fieldset", { class: "segmented" }, h("legend", { class: "sr" }, t.welcome.what), choice("register", t.welcome.signUp), choice("login", t.welcome.logIn)),
+    h(
+      "fieldset",
+      { class: "segmented" },
+      h("legend", { class: "sr" }, t.welcome.what),
+      choice("register", t.welcome.signUp),
+      choice("login", t.welcome.logIn),
+    ),
     panel,
   );
 
@@ -42,9 +62,21 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
   const link = (text: string, onclick: () => void) => h("button", { type: "button", class: "link", onclick }, text);
   const value = (f: Field) => f.input.value;
   const address = () =>
-    field(t.welcome.email, { name: "email", type: "email", required: true, maxlength: 254, autocomplete: "email", placeholder: t.welcome.emailExample, value: email });
+    field(t.welcome.email, {
+      name: "email",
+      type: "email",
+      required: true,
+      maxlength: 254,
+      autocomplete: "email",
+      placeholder: t.welcome.emailExample,
+      value: email,
+    });
   const newPassword = (label: string, required: boolean, hint: string) =>
-    field(label, { name: "password", type: "password", required, minlength: 8, maxlength: 128, autocomplete: "new-password" }, hint);
+    field(
+      label,
+      { name: "password", type: "password", required, minlength: 8, maxlength: 128, autocomplete: "new-password" },
+      hint,
+    );
 
   const enter = async (path: string, body: RegisterRequest | LoginRequest, news = "") => {
     const res = await send(path, { method: "POST", body });
@@ -89,12 +121,24 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
     const fs = [digits];
     let submit = () => enter("/v1/auth/login", { email, code: value(digits), device: agentWords(navigator.userAgent) });
     if (purpose === "register") {
-      const name = field(t.welcome.name, { name: "name", required: true, maxlength: 40, autocomplete: "nickname", placeholder: t.welcome.nameExample });
+      const name = field(t.welcome.name, {
+        name: "name",
+        required: true,
+        maxlength: 40,
+        autocomplete: "nickname",
+        placeholder: t.welcome.nameExample,
+      });
       const zone = zoneField(deviceZone());
       const secret = newPassword(t.welcome.passwordOptional, false, t.welcome.passwordOptionalHint);
       fs.push(name, zone, secret);
       submit = () => {
-        const body: RegisterRequest = { email, code: value(digits), name: value(name), zone: zone.zone(), device: agentWords(navigator.userAgent) };
+        const body: RegisterRequest = {
+          email,
+          code: value(digits),
+          name: value(name),
+          zone: zone.zone(),
+          device: agentWords(navigator.userAgent),
+        };
         if (value(secret)) body.password = value(secret);
         return enter("/v1/auth/register", body);
       };
@@ -107,20 +151,39 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
         const body: PasswordReset = { email, code: value(digits), password: value(secret) };
         if (set !== body.password) await send("/v1/auth/password", { method: "POST", body });
         set = body.password;
-        await enter("/v1/auth/login", { email, password: body.password, device: agentWords(navigator.userAgent) }, t.welcome.passwordChanged);
+        await enter(
+          "/v1/auth/login",
+          { email, password: body.password, device: agentWords(navigator.userAgent) },
+          t.welcome.passwordChanged,
+        );
       };
     }
     show(
       2,
       digits,
-      codeLead(email, sent, link(t.words.change, () => start(purpose))),
-      form({ class: "stack" }, fs, submit, h("button", { type: "submit", class: "primary" }, t.welcome.submit[purpose])),
+      codeLead(
+        email,
+        sent,
+        link(t.words.change, () => start(purpose)),
+      ),
+      form(
+        { class: "stack" },
+        fs,
+        submit,
+        h("button", { type: "submit", class: "primary" }, t.welcome.submit[purpose]),
+      ),
     );
   };
 
   const password = () => {
     const mail = address();
-    const secret = field(t.welcome.password, { name: "password", type: "password", required: true, maxlength: 128, autocomplete: "current-password" });
+    const secret = field(t.welcome.password, {
+      name: "password",
+      type: "password",
+      required: true,
+      maxlength: 128,
+      autocomplete: "current-password",
+    });
     const keep = (then: () => void) => () => {
       email = value(mail).trim();
       then();
@@ -137,7 +200,18 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
           return enter("/v1/auth/login", { email, password: value(secret), device: agentWords(navigator.userAgent) });
         },
         h("button", { type: "submit", class: "primary" }, t.welcome.logIn),
-        h("p", { class: "links" }, link(t.welcome.useCode, keep(() => start("login"))), link(t.welcome.forgot, keep(() => start("reset_password")))),
+        h(
+          "p",
+          { class: "links" },
+          link(
+            t.welcome.useCode,
+            keep(() => start("login")),
+          ),
+          link(
+            t.welcome.forgot,
+            keep(() => start("reset_password")),
+          ),
+        ),
       ),
     );
   };
@@ -158,7 +232,9 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
         card,
       )
     : h("div", { class: "narrow stack" }, reason, card);
-  void server.then(({ sign_in }) => (sign_in === "jwt" ? put(card, h("p", { class: "lead" }, t.welcome.byApp)) : start("register", false)));
+  void server.then(({ sign_in }) =>
+    sign_in === "jwt" ? put(card, h("p", { class: "lead" }, t.welcome.byApp)) : start("register", false),
+  );
   return page;
 }
 
@@ -177,7 +253,9 @@ function colonnade(): SVGSVGElement {
       const step = y === 17 ? off < 16 : y === 18;
       if (!(roof || beam || column || step)) continue;
       const level = 1 + Math.floor(random() * 4);
-      cells.push(s("rect", { x: x * 10, y: y * 10, width: 8, height: 8, rx: 2, class: `l${level} wave${(x + y) % 12}` }));
+      cells.push(
+        s("rect", { x: x * 10, y: y * 10, width: 8, height: 8, rx: 2, class: `l${level} wave${(x + y) % 12}` }),
+      );
     }
   }
   return s("svg", { viewBox: "-1 -1 340 190", class: "colonnade", "aria-hidden": "true" }, ...cells);

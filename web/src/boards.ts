@@ -19,7 +19,17 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
   const answers = new Map<string, Board>(); // by path: shown while the next response is loading
 
   const turn = (by: -1 | 1, label: string, name: "left" | "right") =>
-    h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick: () => to(nextTo(season || present, by)) }, icon(name));
+    h(
+      "button",
+      {
+        type: "button",
+        class: "round",
+        "aria-label": label,
+        title: label,
+        onclick: () => to(nextTo(season || present, by)),
+      },
+      icon(name),
+    );
   const back = turn(-1, t.boards.before, "left");
   const forth = turn(1, t.boards.after, "right");
   const seasonTitle = h("p", { role: "status" });
@@ -27,18 +37,50 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
   const body = h("div", { class: "board-body" });
   const panel = h("div", { id: "board", role: "tabpanel" }, seasons, body);
   const buttons = tabs.map((name) =>
-    h("button", { type: "button", role: "tab", id: `tab-${name}`, "data-tab": name, "aria-controls": "board", onclick: () => select(name) }, t.boards.tabs[name]),
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `tab-${name}`,
+        "data-tab": name,
+        "aria-controls": "board",
+        onclick: () => select(name),
+      },
+      t.boards.tabs[name],
+    ),
   );
-  const list = h("div", { class: "tabs", role: "tablist", "aria-label": t.boards.title, onkeydown: turnTab }, ...buttons);
+  const list = h(
+    "div",
+    { class: "tabs", role: "tablist", "aria-label": t.boards.title, onkeydown: turnTab },
+    ...buttons,
+  );
   // A switch between all users and the user's friends.
   const whose = (scope: "all" | "friends", text: string) => {
-    const input = h("input", { type: "radio", name: "scope", value: scope, checked: scope === "all", onchange: () => to(season) });
+    const input = h("input", {
+      type: "radio",
+      name: "scope",
+      value: scope,
+      checked: scope === "all",
+      onchange: () => to(season),
+    });
     return { input, el: h("label", {}, input, h("span", {}, text)) };
   };
   const all = whose("all", t.boards.everybody);
   const { input: friends, el: friendsEl } = whose("friends", t.boards.friends);
-  const scope = h("fieldset", { class: "segmented scope" }, h("legend", { class: "sr" }, t.boards.who), all.el, friendsEl);
-  const el = h("section", { class: "card boards", "aria-labelledby": "boards-title" }, h("header", {}, h("h2", { id: "boards-title" }, t.boards.title), scope, list), panel);
+  const scope = h(
+    "fieldset",
+    { class: "segmented scope" },
+    h("legend", { class: "sr" }, t.boards.who),
+    all.el,
+    friendsEl,
+  );
+  const el = h(
+    "section",
+    { class: "card boards", "aria-labelledby": "boards-title" },
+    h("header", {}, h("h2", { id: "boards-title" }, t.boards.title), scope, list),
+    panel,
+  );
 
   function turnTab(e: KeyboardEvent): void {
     const at = tabs.indexOf(shown);
@@ -73,7 +115,8 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
     refresh(me).catch(failed);
   }
 
-  const path = () => `/v1/checkin/boards/${shown}?limit=10&around=3${season && `&season=${season}`}${friends.checked ? "&scope=friends" : ""}`;
+  const path = () =>
+    `/v1/checkin/boards/${shown}?limit=10&around=3${season && `&season=${season}`}${friends.checked ? "&scope=friends" : ""}`;
 
   async function refresh(id: string, again = true): Promise<void> {
     me = id;
@@ -108,7 +151,9 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
     // without a user are identified by their rank.
     const there = new Set(b.entries.map((r) => r.user));
     const last = b.entries.at(-1)!.rank;
-    const below = there.has(me) ? [] : (b.around?.length ? b.around : b.me ? [b.me] : []).filter((r) => (r.user ? !there.has(r.user) : r.rank > last));
+    const below = there.has(me)
+      ? []
+      : (b.around?.length ? b.around : b.me ? [b.me] : []).filter((r) => (r.user ? !there.has(r.user) : r.rank > last));
     const gap = below[0] && below[0].rank > last + 1;
     put(
       body,
@@ -143,8 +188,16 @@ function row(r: BoardRow, mine: boolean, top: number): HTMLLIElement {
     { class: mine ? "mine" : "", value: r.rank, "data-user": r.user, "aria-current": mine ? "true" : null },
     bar,
     h("span", { class: `rank ${medal}` }, String(r.rank)),
-    r.user ? face({ id: r.user, name: r.name ?? "", ...(r.avatar && { avatar: r.avatar }) }) : h("span", { class: "face gone", "aria-hidden": "true" }, "–"),
-    h("span", { class: "who" }, r.name ?? h("span", { class: "muted" }, t.boards.somebody), " ", mine && h("span", { class: "you" }, t.words.you)),
+    r.user
+      ? face({ id: r.user, name: r.name ?? "", ...(r.avatar && { avatar: r.avatar }) })
+      : h("span", { class: "face gone", "aria-hidden": "true" }, "–"),
+    h(
+      "span",
+      { class: "who" },
+      r.name ?? h("span", { class: "muted" }, t.boards.somebody),
+      " ",
+      mine && h("span", { class: "you" }, t.words.you),
+    ),
     h("span", { class: "value" }, t.words.days(r.value)),
   );
 }

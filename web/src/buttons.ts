@@ -7,7 +7,13 @@ import { t } from "./texts";
  * A button whose action runs once at a time. Meanwhile it is busy, and not disabled, because disabling would move the
  * focus.
  */
-export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
+export function act(
+  text: string,
+  kind: "primary" | "secondary" | "link",
+  run: () => Promise<unknown>,
+  failed: (err: unknown) => void,
+  label?: string,
+): HTMLButtonElement {
   const press = async () => {
     if (el.ariaBusy === "true") return;
     el.ariaBusy = "true";
@@ -19,20 +25,39 @@ export function act(text: string, kind: "primary" | "secondary" | "link", run: (
       el.ariaBusy = null;
     }
   };
-  const el = h("button", { type: "button", class: kind === "primary" ? "primary small" : kind, "aria-label": label, onclick: press }, text);
+  const el = h(
+    "button",
+    { type: "button", class: kind === "primary" ? "primary small" : kind, "aria-label": label, onclick: press },
+    text,
+  );
   return el;
 }
 
 /** The replacement for a part that failed to load: the reason, and a button that retries. */
 export function unloaded(why: string, load: () => Promise<unknown>): HTMLElement {
-  return h("div", { class: "stack" }, h("p", { class: "muted", role: "alert" }, why), h("div", { class: "row" }, act(t.words.tryAgain, "secondary", load, () => {})));
+  return h(
+    "div",
+    { class: "stack" },
+    h("p", { class: "muted", role: "alert" }, why),
+    h(
+      "div",
+      { class: "row" },
+      act(t.words.tryAgain, "secondary", load, () => {}),
+    ),
+  );
 }
 
 /**
  * A button that asks before it acts: a second tap confirms. That is quicker than a dialog. A double tap cannot confirm,
  * because the first button disappears. Escape cancels the question, and leaves a dialog around it open.
  */
-export function twice(text: string, sure: string, act: () => Promise<void>, failed: (err: unknown) => void, note = ""): HTMLElement {
+export function twice(
+  text: string,
+  sure: string,
+  act: () => Promise<void>,
+  failed: (err: unknown) => void,
+  note = "",
+): HTMLElement {
   let asking = false;
   const el = h("div", {
     class: "row",

@@ -25,13 +25,31 @@ export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void
     on.failed,
     t.card.renewNote,
   );
-  return h("section", { class: "card", "aria-labelledby": "card-title", "data-part": "card" }, h("h2", { id: "card-title" }, t.card.mine), ...shown.parts, h("div", { class: "row" }, shown.copy, renew), said);
+  return h(
+    "section",
+    { class: "card", "aria-labelledby": "card-title", "data-part": "card" },
+    h("h2", { id: "card-title" }, t.card.mine),
+    ...shown.parts,
+    h("div", { class: "row" }, shown.copy, renew),
+    said,
+  );
 }
 
 /** A card at a path of the server: its picture, its expiry, its link, and a copy button. */
-export function cardAt(path: string, words: { link: string; picture: string; lasts: (seconds: number) => string }, on: { signal: AbortSignal; failed: (err: unknown) => void }, said: HTMLElement) {
+export function cardAt(
+  path: string,
+  words: { link: string; picture: string; lasts: (seconds: number) => string },
+  on: { signal: AbortSignal; failed: (err: unknown) => void },
+  said: HTMLElement,
+) {
   const picture = h("div", { class: "qr" });
-  const link = h("input", { type: "text", readonly: true, "aria-label": words.link, class: "link-text", onfocus: () => link.select() });
+  const link = h("input", {
+    type: "text",
+    readonly: true,
+    "aria-label": words.link,
+    class: "link-text",
+    onfocus: () => link.select(),
+  });
   const lasts = h("p", { class: "hint" }, t.words.moment);
   let expiry: ReturnType<typeof setTimeout> | undefined;
   on.signal.addEventListener("abort", () => clearTimeout(expiry));
@@ -65,7 +83,11 @@ export function cardAt(path: string, words: { link: string; picture: string; las
 function drawn(svg: string, label: string): SVGSVGElement {
   const value = (text: string, name: string) => new RegExp(`\\s${name}="([\\w#. -]+)"`).exec(text)?.[1];
   const paths = (svg.match(/<path[^>]+>/g) ?? []).map((p) => s("path", { d: value(p, "d"), fill: value(p, "fill") }));
-  return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": label, "shape-rendering": "crispEdges" }, ...paths);
+  return s(
+    "svg",
+    { viewBox: value(svg, "viewBox"), role: "img", "aria-label": label, "shape-rendering": "crispEdges" },
+    ...paths,
+  );
 }
 
 /** The user whom a scanned card identifies. */
@@ -78,7 +100,12 @@ export function cardView(me: User, token: string, people: People, fail: (text: s
   const load = async (): Promise<void> => {
     try {
       const p = await people.cardOwner(token);
-      put(body, p ? personPanel(p, { card: token }, { me: me.id, people, signal: closed.signal, failed }) : h("p", { class: "none" }, t.card.worthless));
+      put(
+        body,
+        p
+          ? personPanel(p, { card: token }, { me: me.id, people, signal: closed.signal, failed })
+          : h("p", { class: "none" }, t.card.worthless),
+      );
     } catch (err) {
       if (!(err instanceof Ended)) put(body, unloaded(say(err), load));
     }

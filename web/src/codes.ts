@@ -23,7 +23,13 @@ export async function askCode(email: string, ask: () => Promise<CodeReply>): Pro
 
 /** askCode for a user who is not logged in. */
 export const askCodeFor = (email: string, purpose: CodeRequest["purpose"]): Promise<Sent> =>
-  askCode(email, async () => (await (await send("/v1/auth/codes", { method: "POST", body: { email, purpose } satisfies CodeRequest })).json()) as CodeReply);
+  askCode(
+    email,
+    async () =>
+      (await (
+        await send("/v1/auth/codes", { method: "POST", body: { email, purpose } satisfies CodeRequest })
+      ).json()) as CodeReply,
+  );
 
 /** askCode for a code to the user's own address. */
 export const askOwnCode = (email: string, purpose: OwnCodeRequest["purpose"]): Promise<Sent> =>
@@ -69,7 +75,12 @@ export function codeField(email: string, seen: string, filled: () => void, label
       },
       t.codes.useFromOutbox,
     );
-    put(helper, h("p", {}, t.codes.noMailLeaves, h("a", { href: "/dev/mail", target: "_blank" }, t.codes.openOutbox)), use, said);
+    put(
+      helper,
+      h("p", {}, t.codes.noMailLeaves, h("a", { href: "/dev/mail", target: "_blank" }, t.codes.openOutbox)),
+      use,
+      said,
+    );
     helper.hidden = false;
   });
   return digits;

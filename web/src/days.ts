@@ -90,12 +90,15 @@ const yearless = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "lon
 const monthly = new Intl.DateTimeFormat(t.locale, { month: "long", year: "numeric", timeZone: "UTC" });
 
 /** "5 January", with the year if it is not the present one. */
-export const short = (day: string, today: string) => (yearOf(day) === yearOf(today) ? yearless : dated).format(utc(day));
+export const short = (day: string, today: string) =>
+  (yearOf(day) === yearOf(today) ? yearless : dated).format(utc(day));
 
 /** "Week 47, 16–22 November 2026" or "November 2026" */
 export function seasonName(season: string): string {
   const [first, last] = daysIn(season);
-  return season.includes("W") ? t.words.week(Number(season.slice(6)), dated.formatRange(utc(first), utc(last))) : monthly.format(utc(first));
+  return season.includes("W")
+    ? t.words.week(Number(season.slice(6)), dated.formatRange(utc(first), utc(last)))
+    : monthly.format(utc(first));
 }
 
 const calendar = new Intl.DateTimeFormat(t.locale, { dateStyle: "medium" });

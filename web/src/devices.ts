@@ -63,7 +63,18 @@ export function devicesCard(on: Around) {
         "div",
         {},
         h("p", { class: "device-name" }, name, d.current && h("span", { class: "you" }, t.devices.this)),
-        h("p", { class: "muted", title: d.agent }, [words !== name && words, d.ip || t.devices.unknownAddress, t.devices.used(ago(d.used, now())), t.devices.since(dateOf(d.created))].filter(Boolean).join(" · ")),
+        h(
+          "p",
+          { class: "muted", title: d.agent },
+          [
+            words !== name && words,
+            d.ip || t.devices.unknownAddress,
+            t.devices.used(ago(d.used, now())),
+            t.devices.since(dateOf(d.created)),
+          ]
+            .filter(Boolean)
+            .join(" · "),
+        ),
       ),
       act(t.devices.out, "secondary", () => out(d), on.failed, t.devices.outName(name, d.current)),
     );
@@ -79,7 +90,14 @@ export function devicesCard(on: Around) {
   }
 
   return {
-    el: h("section", { class: "card", "aria-labelledby": "devices-title", "data-part": "devices" }, title, list, h("div", { class: "row" }, others, all), said),
+    el: h(
+      "section",
+      { class: "card", "aria-labelledby": "devices-title", "data-part": "devices" },
+      title,
+      list,
+      h("div", { class: "row" }, others, all),
+      said,
+    ),
     load: () => void load().catch(on.failed),
   };
 }

@@ -7,7 +7,8 @@ type Value = string | number | boolean | null | undefined | ((e: never) => void)
 function fill(el: Element, props: Record<string, Value>, children: Child[]): void {
   for (const [name, value] of Object.entries(props)) {
     if (typeof value === "function") el.addEventListener(name.slice(2), value as (e: globalThis.Event) => void);
-    else if (value !== false && value !== null && value !== undefined) el.setAttribute(name, value === true ? "" : String(value));
+    else if (value !== false && value !== null && value !== undefined)
+      el.setAttribute(name, value === true ? "" : String(value));
   }
   for (const c of children) if (c !== null && c !== undefined && c !== false) el.append(c);
 }
@@ -47,14 +48,17 @@ const shapes = {
 export const icon = (name: keyof typeof shapes) => drawing(shapes[name]);
 
 /** A picture of 24 by 24 from the data of a path. */
-export const drawing = (d: string) => s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d }));
+export const drawing = (d: string) =>
+  s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d }));
 
 /** The picture for streak freezes; hidden from screen readers. */
 export const snowflake = () =>
   s(
     "svg",
     { viewBox: "0 0 24 24", class: "icon snowflake", "aria-hidden": "true" },
-    ...[0, 60, 120].map((turn) => s("path", { transform: `rotate(${turn} 12 12)`, d: "M12 2v20M9 3.400l3 3 3-3M9 20.600l3-3 3 3" })),
+    ...[0, 60, 120].map((turn) =>
+      s("path", { transform: `rotate(${turn} 12 12)`, d: "M12 2v20M9 3.400l3 3 3-3M9 20.600l3-3 3 3" }),
+    ),
   );
 
 /** Replaces all children of el. */

@@ -26,7 +26,14 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   const heading = (id: string, text: string) => h("h2", { id, tabindex: -1 }, text);
 
   // ---- search ----
-  const who = field(t.people.who, { name: "who", required: true, maxlength: 254, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+  const who = field(t.people.who, {
+    name: "who",
+    required: true,
+    maxlength: 254,
+    autocomplete: "off",
+    autocapitalize: "none",
+    spellcheck: "false",
+  });
   const result = h("div");
   const nobody = h("p", { class: "none", role: "status" });
   const search = form(
@@ -56,7 +63,10 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       personRow(
         r.from,
         [nameOf(r.from)],
-        [r.message && h("span", { class: "quote" }, r.message), [met(r.source), ago(r.created, now())].filter(Boolean).join(" · ")],
+        [
+          r.message && h("span", { class: "quote" }, r.message),
+          [met(r.source), ago(r.created, now())].filter(Boolean).join(" · "),
+        ],
         act(t.people.accept, "primary", () => people.accept(r.id), failed, t.people.acceptName(nameOf(r.from))),
         act(t.people.refuse, "secondary", () => people.refuse(r.id), failed, t.people.refuseName(nameOf(r.from))),
       ),
@@ -74,12 +84,21 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       personRow(
         r.to,
         [nameOf(r.to)],
-        [r.message && h("span", { class: "quote" }, r.message), `${ago(r.created, now())} · ${t.people.goodUntil(dateOf(r.expires))}`],
+        [
+          r.message && h("span", { class: "quote" }, r.message),
+          `${ago(r.created, now())} · ${t.people.goodUntil(dateOf(r.expires))}`,
+        ],
         act(t.people.withdraw, "secondary", () => people.withdraw(r.id), failed, t.people.withdrawName(nameOf(r.to))),
       ),
     outTitle,
   );
-  const outCard = h("section", { class: "card", "aria-labelledby": "out-title", hidden: true }, outTitle, outList, outMore);
+  const outCard = h(
+    "section",
+    { class: "card", "aria-labelledby": "out-title", hidden: true },
+    outTitle,
+    outList,
+    outMore,
+  );
 
   // ---- the list ----
   const listTitle = heading("list-title", t.people.friends);
@@ -96,10 +115,27 @@ export function friends(me: User, people: People, fail: (text: string) => void):
         [calledBy(f), f.tag && h("span", { class: "tag" }, f.tag)],
         [
           f.remark && nameOf(f.user),
-          [f.streak !== undefined && t.people.streak(f.streak), met(f.source), t.people.since(dateOf(f.since))].filter(Boolean).join(" · "),
+          [f.streak !== undefined && t.people.streak(f.streak), met(f.source), t.people.since(dateOf(f.since))]
+            .filter(Boolean)
+            .join(" · "),
         ],
-        !f.user.deleted && h("a", { class: "secondary", href: `#/chats/${f.user.id}`, "aria-label": t.people.writeTo(calledBy(f)) }, t.people.write),
-        h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", "aria-label": t.people.editName(calledBy(f)), onclick: () => edit(f) }, t.people.edit),
+        !f.user.deleted &&
+          h(
+            "a",
+            { class: "secondary", href: `#/chats/${f.user.id}`, "aria-label": t.people.writeTo(calledBy(f)) },
+            t.people.write,
+          ),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "secondary",
+            "aria-haspopup": "dialog",
+            "aria-label": t.people.editName(calledBy(f)),
+            onclick: () => edit(f),
+          },
+          t.people.edit,
+        ),
       ),
     listTitle,
   );
@@ -108,7 +144,12 @@ export function friends(me: User, people: People, fail: (text: string) => void):
     const all = people.friends;
     const known = [...new Set(all.flatMap((f) => (f.tag ? [f.tag] : [])))].sort((a, b) => a.localeCompare(b));
     if (!known.includes(tag)) tag = "";
-    const chip = (value: string, text: string) => h("button", { type: "button", class: "chip", "aria-pressed": String(value === tag), onclick: () => choose(value) }, text);
+    const chip = (value: string, text: string) =>
+      h(
+        "button",
+        { type: "button", class: "chip", "aria-pressed": String(value === tag), onclick: () => choose(value) },
+        text,
+      );
     const focused = tags.contains(document.activeElement);
     put(tags, ...(known.length > 0 ? [chip("", t.people.all), ...known.map((name) => chip(name, name))] : []));
     tags.hidden = known.length === 0;
@@ -117,7 +158,12 @@ export function friends(me: User, people: People, fail: (text: string) => void):
     listTitle.textContent = t.people.friendCount(all.length);
     none.hidden = all.length > 0;
     if (people.ready) put(none, h("p", {}, t.people.none));
-    else if (people.fault) put(none, h("p", {}, `${t.people.notRead} ${say(people.fault)}`), act(t.words.tryAgain, "secondary", () => people.want(), failed));
+    else if (people.fault)
+      put(
+        none,
+        h("p", {}, `${t.people.notRead} ${say(people.fault)}`),
+        act(t.words.tryAgain, "secondary", () => people.want(), failed),
+      );
     else put(none, h("p", {}, t.words.moment));
   }
 
@@ -127,9 +173,23 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   }
 
   function edit(f: Friend): void {
-    const remark = field(t.people.remark, { name: "remark", maxlength: 40, autocomplete: "off", placeholder: nameOf(f.user), value: f.remark ?? "" });
-    const group = field(t.people.tag, { name: "tag", maxlength: 20, autocomplete: "off", value: f.tag ?? "" }, t.people.tagHint);
-    const order = field(t.people.place, { name: "order", type: "number", required: true, min: -1000000, max: 1000000, step: 1, value: f.order }, t.people.placeHint);
+    const remark = field(t.people.remark, {
+      name: "remark",
+      maxlength: 40,
+      autocomplete: "off",
+      placeholder: nameOf(f.user),
+      value: f.remark ?? "",
+    });
+    const group = field(
+      t.people.tag,
+      { name: "tag", maxlength: 20, autocomplete: "off", value: f.tag ?? "" },
+      t.people.tagHint,
+    );
+    const order = field(
+      t.people.place,
+      { name: "order", type: "number", required: true, min: -1000000, max: 1000000, step: 1, value: f.order },
+      t.people.placeHint,
+    );
     dialog(
       calledBy(f),
       (close) => {
@@ -148,13 +208,31 @@ export function friends(me: User, people: People, fail: (text: string) => void):
               if (Object.keys(body).length > 0) await people.change(f.user.id, body);
               close();
             },
-            h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.words.save), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel)),
+            h(
+              "div",
+              { class: "row" },
+              h("button", { type: "submit", class: "primary" }, t.words.save),
+              h("button", { type: "button", class: "link", onclick: close }, t.words.cancel),
+            ),
           ),
           h(
             "div",
             { class: "stack tight leave" },
-            twice(t.people.remove, t.people.removeSure, then(() => people.remove(f.user.id)), wrong, t.people.removeNote),
-            !f.user.deleted && twice(t.people.block, t.people.blockSure, then(() => people.block(f.user.id)), wrong, t.people.blockNote),
+            twice(
+              t.people.remove,
+              t.people.removeSure,
+              then(() => people.remove(f.user.id)),
+              wrong,
+              t.people.removeNote,
+            ),
+            !f.user.deleted &&
+              twice(
+                t.people.block,
+                t.people.blockSure,
+                then(() => people.block(f.user.id)),
+                wrong,
+                t.people.blockNote,
+              ),
             fault,
           ),
         ];
@@ -171,10 +249,28 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   const showBlocks = rows<Block>(
     blockList,
     (b) => b.user.id,
-    (b) => personRow(b.user, [nameOf(b.user)], [t.people.blockedSince(dateOf(b.since))], act(t.people.unblock, "secondary", () => people.unblock(b.user.id), failed, t.people.unblockName(nameOf(b.user)))),
+    (b) =>
+      personRow(
+        b.user,
+        [nameOf(b.user)],
+        [t.people.blockedSince(dateOf(b.since))],
+        act(
+          t.people.unblock,
+          "secondary",
+          () => people.unblock(b.user.id),
+          failed,
+          t.people.unblockName(nameOf(b.user)),
+        ),
+      ),
     blockTitle,
   );
-  const blockCard = h("section", { class: "card", "aria-labelledby": "block-title", hidden: true }, blockTitle, blockList, blockMore);
+  const blockCard = h(
+    "section",
+    { class: "card", "aria-labelledby": "block-title", hidden: true },
+    blockTitle,
+    blockList,
+    blockMore,
+  );
 
   function show(): void {
     showIn(people.requests.in);
@@ -188,7 +284,8 @@ export function friends(me: User, people: People, fail: (text: string) => void):
     blockCard.hidden = people.blocks.length === 0;
     blockMore.hidden = !people.more.blocks;
     // If the card with the focus becomes hidden, the focus moves to the list.
-    if ([inCard, outCard, blockCard].some((card) => card.hidden && card.contains(document.activeElement))) listTitle.focus({ preventScroll: true });
+    if ([inCard, outCard, blockCard].some((card) => card.hidden && card.contains(document.activeElement)))
+      listTitle.focus({ preventScroll: true });
     look();
   }
 
@@ -197,7 +294,10 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   function look(): void {
     if (looking || !people.ready || people.unread === 0 || document.visibilityState !== "visible") return;
     looking = true;
-    people.seen().catch(failed).finally(() => (looking = false));
+    people
+      .seen()
+      .catch(failed)
+      .finally(() => (looking = false));
   }
   document.addEventListener("visibilitychange", look, { signal: closed.signal });
 
@@ -220,7 +320,13 @@ export function friends(me: User, people: People, fail: (text: string) => void):
       h(
         "div",
         { class: "column" },
-        h("section", { class: "card", "aria-labelledby": "find-title" }, h("h2", { id: "find-title" }, t.people.findSomebody), search, result),
+        h(
+          "section",
+          { class: "card", "aria-labelledby": "find-title" },
+          h("h2", { id: "find-title" }, t.people.findSomebody),
+          search,
+          result,
+        ),
         myCard({ signal: closed.signal, failed }),
         blockCard,
       ),

@@ -20,7 +20,11 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
   const title = h("h2", { id: "heat-title" });
   const sum = h("p", { class: "muted", role: "status" });
   const turn = (by: number, label: string, name: "left" | "right") =>
-    h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick: () => ask(year + by) }, icon(name));
+    h(
+      "button",
+      { type: "button", class: "round", "aria-label": label, title: label, onclick: () => ask(year + by) },
+      icon(name),
+    );
   const back = turn(-1, t.heat.previous, "left");
   const forth = turn(1, t.heat.next, "right");
   const scroll = h("div", { class: "heat-scroll" });
@@ -107,7 +111,8 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
         continue;
       }
       let level = "";
-      let state = day > today ? t.heat.toCome : day === today ? t.heat.notYet : day < days.joined ? t.heat.before : t.heat.missed;
+      let state =
+        day > today ? t.heat.toCome : day === today ? t.heat.notYet : day < days.joined ? t.heat.before : t.heat.missed;
       if (days.signed.has(day)) {
         run++;
         total++;
@@ -141,7 +146,8 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
     const heads: HTMLTableCellElement[] = [];
     let at = 0; // the first column of the current month's label
     for (let m = 0; m < 12; m++) {
-      const next = m === 11 ? weeks : column(`${all[0]!.slice(0, 4)}-${String(m + 2).padStart(2, "0")}-01`, all[0]!, lead);
+      const next =
+        m === 11 ? weeks : column(`${all[0]!.slice(0, 4)}-${String(m + 2).padStart(2, "0")}-01`, all[0]!, lead);
       heads.push(h("th", { scope: "col", colspan: next - at }, t.heat.months[m]!));
       at = next;
     }
@@ -151,7 +157,13 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
         "table",
         { role: "grid", "aria-labelledby": "heat-title" },
         h("thead", {}, h("tr", {}, h("td"), ...heads)),
-        h("tbody", {}, ...t.heat.weekdays.map((name, i) => h("tr", {}, h("th", { scope: "row", class: i % 2 ? "quiet" : "" }, name), ...cells[i]!))),
+        h(
+          "tbody",
+          {},
+          ...t.heat.weekdays.map((name, i) =>
+            h("tr", {}, h("th", { scope: "row", class: i % 2 ? "quiet" : "" }, name), ...cells[i]!),
+          ),
+        ),
       ),
     );
     if (focused) scroll.querySelector<HTMLElement>(`td[data-day="${entry}"]`)?.focus();

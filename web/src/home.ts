@@ -1,6 +1,15 @@
 // The page of a logged-in user: today, the year, the boards.
 
-import { now, type Board, type Calendar, type CheckinReply, type CheckinRequest, type CheckinStats, type CheckinStatus, type User } from "./api";
+import {
+  now,
+  type Board,
+  type Calendar,
+  type CheckinReply,
+  type CheckinRequest,
+  type CheckinStats,
+  type CheckinStatus,
+  type User,
+} from "./api";
 import { boardsCard } from "./boards";
 import { act } from "./buttons";
 import { dayIn, endOf, plus, spoken, weekday, yearOf } from "./days";
@@ -27,20 +36,48 @@ export function home(me: User, fail: (text: string) => void): View {
   const streak = h("span", { class: "streak-count", "data-streak": "" }, "–");
   const unit = h("span", { class: "streak-unit" }, t.home.inARow(0));
   const week = h("ol", { class: "week", "aria-label": t.home.lastSeven });
-  const words = field(t.home.activity.words, { name: "words", type: "number", min: 0, max: 100000, inputmode: "numeric", placeholder: "0" });
-  const minutes = field(t.home.activity.minutes, { name: "minutes", type: "number", min: 0, max: 1440, inputmode: "numeric", placeholder: "0" });
+  const words = field(t.home.activity.words, {
+    name: "words",
+    type: "number",
+    min: 0,
+    max: 100000,
+    inputmode: "numeric",
+    placeholder: "0",
+  });
+  const minutes = field(t.home.activity.minutes, {
+    name: "minutes",
+    type: "number",
+    min: 0,
+    max: 1440,
+    inputmode: "numeric",
+    placeholder: "0",
+  });
   const done = s("circle", { class: "ring-done", cx: 60, cy: 60, r: 56, pathLength: 1 });
   const label = h("span", { class: "tap-label" }, t.home.loading);
   const tap = h(
     "button",
     { type: "submit", class: "tap", id: "checkin", disabled: true },
-    s("svg", { viewBox: "0 0 120 120", class: "ring", "aria-hidden": "true" }, s("circle", { class: "ring-all", cx: 60, cy: 60, r: 56 }), done),
-    h("span", { class: "sparks", "aria-hidden": "true" }, ...Array.from({ length: 10 }, (_, i) => h("i", { class: `spark s${i}` }))),
+    s(
+      "svg",
+      { viewBox: "0 0 120 120", class: "ring", "aria-hidden": "true" },
+      s("circle", { class: "ring-all", cx: 60, cy: 60, r: 56 }),
+      done,
+    ),
+    h(
+      "span",
+      { class: "sparks", "aria-hidden": "true" },
+      ...Array.from({ length: 10 }, (_, i) => h("i", { class: `spark s${i}` })),
+    ),
     flame(),
     label,
   );
   const left = h("div", { class: "left muted" }, " ");
-  const activity = h("div", { class: "activity" }, h("p", { class: "hint" }, t.home.addActivity), h("div", { class: "pair" }, words.el, minutes.el));
+  const activity = h(
+    "div",
+    { class: "activity" },
+    h("p", { class: "hint" }, t.home.addActivity),
+    h("div", { class: "pair" }, words.el, minutes.el),
+  );
   const figure = (text: string, key: string) => {
     const value = h("dd", { "data-figure": key }, "–");
     const title = h("dt", {}, text);
@@ -51,7 +88,10 @@ export function home(me: User, fail: (text: string) => void): View {
   const learned = figure(t.home.activity.words, "words");
   const studied = figure(t.home.studied, "minutes");
   const freezes = freezer();
-  const heat = heatMap((year) => void turnTo(year).catch(failed), (day) => makeup.ask(day));
+  const heat = heatMap(
+    (year) => void turnTo(year).catch(failed),
+    (day) => makeup.ask(day),
+  );
   const makeup = makeups({
     signal: closed.signal,
     now,
@@ -64,8 +104,22 @@ export function home(me: User, fail: (text: string) => void): View {
   heat.el.append(makeup.el);
   const boards = boardsCard((path) => json<Board>(path, { signal: closed.signal }), failed);
 
-  const text = h("div", { class: "hero-text" }, greeting, sentence, h("div", { class: "streak" }, flame(), h("p", {}, streak, " ", unit), freezes.el), week, activity);
-  const hero = form({ class: "card hero" }, [words, minutes], checkin, text, h("div", { class: "hero-tap" }, tap, left));
+  const text = h(
+    "div",
+    { class: "hero-text" },
+    greeting,
+    sentence,
+    h("div", { class: "streak" }, flame(), h("p", {}, streak, " ", unit), freezes.el),
+    week,
+    activity,
+  );
+  const hero = form(
+    { class: "card hero" },
+    [words, minutes],
+    checkin,
+    text,
+    h("div", { class: "hero-tap" }, tap, left),
+  );
   text.append(hero.querySelector(".form-fault")!);
   const el = h(
     "div",
@@ -126,7 +180,15 @@ export function home(me: User, fail: (text: string) => void): View {
       week,
       ...Array.from({ length: 7 }, (_, i) => {
         const d = plus(day, i - 6);
-        const state = signed.has(d) ? "done" : covered.has(d) ? "covered" : d === day ? "open" : d < joined ? "before" : "missed";
+        const state = signed.has(d)
+          ? "done"
+          : covered.has(d)
+            ? "covered"
+            : d === day
+              ? "open"
+              : d < joined
+                ? "before"
+                : "missed";
         const name = i === 6 ? t.home.today : i === 5 ? t.home.yesterday : (t.home.letters[weekday(d)] ?? "");
         return h(
           "li",
@@ -156,7 +218,10 @@ export function home(me: User, fail: (text: string) => void): View {
   // rest loads the data that changes slowly: figures and boards.
   async function rest(): Promise<void> {
     try {
-      const [stats] = await Promise.all([json<CheckinStats>("/v1/checkin/stats", { signal: closed.signal }), boards.refresh(me.id)]);
+      const [stats] = await Promise.all([
+        json<CheckinStats>("/v1/checkin/stats", { signal: closed.signal }),
+        boards.refresh(me.id),
+      ]);
       learned.value.textContent = t.words.number(stats.words);
       studied.value.textContent = t.words.number(stats.minutes);
       // An operator may rename the counted activities. These names exist in one language.
@@ -193,7 +258,10 @@ export function home(me: User, fail: (text: string) => void): View {
         for (let shown = "", more = true; more; more = again) {
           again = false;
           const before = told;
-          const [u, st] = await Promise.all([json<User>("/v1/me", { signal: closed.signal }), json<CheckinStatus>("/v1/checkin", { signal: closed.signal })]);
+          const [u, st] = await Promise.all([
+            json<User>("/v1/me", { signal: closed.signal }),
+            json<CheckinStatus>("/v1/checkin", { signal: closed.signal }),
+          ]);
           me = u;
           setUser(u);
           const text = JSON.stringify(st);
@@ -231,7 +299,9 @@ export function home(me: User, fail: (text: string) => void): View {
     const min = Math.ceil((midnight - at) / 60_000);
     put(left, ...t.home.toMidnight(h("strong", {}, t.words.time(min)), place(me.zone)));
     done.setAttribute("stroke-dasharray", `${Math.min(1, Math.max(0, 1 - (midnight - at) / 86_400_000))} 1`);
-    const hour = Number(new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zoneOr(me.zone) }).format(at));
+    const hour = Number(
+      new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zoneOr(me.zone) }).format(at),
+    );
     greeting.textContent = t.home.greeting(hour, me.name);
   }
 
@@ -287,7 +357,13 @@ function zoneOr(zone: string): string {
 function freezer() {
   const left = h("span", { "data-freezes": "" });
   const text = h("span", { class: "bubble", role: "tooltip", id: "freezes-text" });
-  const button = h("button", { type: "button", class: "freezes", "aria-describedby": "freezes-text" }, snowflake(), left, h("span", { class: "sr" }, t.home.freezes));
+  const button = h(
+    "button",
+    { type: "button", class: "freezes", "aria-describedby": "freezes-text" },
+    snowflake(),
+    left,
+    h("span", { class: "sr" }, t.home.freezes),
+  );
   const el = h(
     "span",
     {
@@ -312,7 +388,13 @@ function flame(): SVGSVGElement {
   return s(
     "svg",
     { viewBox: "0 0 24 24", class: "flame", "aria-hidden": "true" },
-    s("path", { class: "flame-outer", d: "M12.6 1.5c.6 3.3-.6 5.2-2.3 7.2-.5-1-.7-1.9-.6-3C6.200 8.100 4 11.300 4 14.700 4 19.400 7.500 22.500 12 22.500s8-3.100 8-7.700c0-5.700-4.700-8.400-7.400-13.300z" }),
-    s("path", { class: "flame-inner", d: "M12.200 11c.3 2-1 3.200-2 4.400-.8 1-1.400 1.900-1.400 3.100 0 2.100 1.500 3.500 3.300 3.500s3.300-1.300 3.300-3.400c0-3-2.200-4.400-3.200-7.600z" }),
+    s("path", {
+      class: "flame-outer",
+      d: "M12.6 1.5c.6 3.3-.6 5.2-2.3 7.2-.5-1-.7-1.9-.6-3C6.200 8.100 4 11.300 4 14.700 4 19.400 7.500 22.500 12 22.500s8-3.100 8-7.700c0-5.700-4.700-8.400-7.400-13.300z",
+    }),
+    s("path", {
+      class: "flame-inner",
+      d: "M12.200 11c.3 2-1 3.200-2 4.400-.8 1-1.400 1.900-1.400 3.100 0 2.100 1.500 3.500 3.300 3.500s3.300-1.300 3.300-3.400c0-3-2.200-4.400-3.200-7.600z",
+    }),
   );
 }

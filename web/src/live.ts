@@ -39,7 +39,12 @@ export interface Line {
 const TOO_MANY = 3504;
 const AGAIN = 30_000; // ms
 
-const shown: Record<State, LiveState> = { connecting: "connecting", online: "live", offline: "waiting", ended: "waiting" };
+const shown: Record<State, LiveState> = {
+  connecting: "connecting",
+  online: "live",
+  offline: "waiting",
+  ended: "waiting",
+};
 
 /** Connects as a user until stop is called. */
 export async function connect(me: User, people: People, on: Listener): Promise<Line> {
@@ -81,12 +86,23 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   const drafts: Line["drafts"] = new Map();
   chats.on("outgoing", ({ chat, body, state }) => {
     const draft = chats.get(chat)?.draft;
-    if (state === "sent" && draft && draft.trim() === body.text) void chats.update(chat, { draft: drafts.get(chat)?.() ?? "" }).catch(() => {});
+    if (state === "sent" && draft && draft.trim() === body.text)
+      void chats.update(chat, { draft: drafts.get(chat)?.() ?? "" }).catch(() => {});
   });
   for (const name of ["open", "notice.new", "notice.read"] as const) client.on(name, () => void count());
   on.state("connecting");
   const files = new Files(client, me.id);
-  const line = { client, chats, presences, groups, files, drafts, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0), told: () => told, onTold: (fn: () => void) => void (onTold = fn) };
+  const line = {
+    client,
+    chats,
+    presences,
+    groups,
+    files,
+    drafts,
+    unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0),
+    told: () => told,
+    onTold: (fn: () => void) => void (onTold = fn),
+  };
   alertOf(line, me, people);
   await chats.start();
   client.connect();

@@ -20,12 +20,22 @@ const banner = h(
   "div",
   { class: "banner", role: "alert", hidden: true },
   bannerText,
-  h("button", { type: "button", class: "round", "aria-label": t.frame.close, onclick: () => announce("") }, icon("close")),
+  h(
+    "button",
+    { type: "button", class: "round", "aria-label": t.frame.close, onclick: () => announce("") },
+    icon("close"),
+  ),
 );
 const offline = h("p", { class: "offline", role: "status", hidden: true }, t.frame.offline);
 const dot = h("span", { class: "live", role: "status", hidden: true });
 const told = h("span", { class: "badge", "data-unread-notices": "", hidden: true });
-const bell = h("a", { class: "round bell", href: "#/notices", hidden: true }, icon("bell"), h("span", { class: "sr" }, t.frame.titles.notices, " "), told);
+const bell = h(
+  "a",
+  { class: "round bell", href: "#/notices", hidden: true },
+  icon("bell"),
+  h("span", { class: "sr" }, t.frame.titles.notices, " "),
+  told,
+);
 const nav = h("nav", { "aria-label": t.frame.main });
 const main = h("main", { id: "main", tabindex: -1 });
 const mails = h("a", { href: "/dev/mail", hidden: true }, t.frame.mails);
@@ -34,11 +44,25 @@ put(
   document.getElementById("app")!,
   // The listener below would treat a link to #main as a page.
   h("button", { type: "button", class: "skip", onclick: () => main.focus() }, t.frame.skip),
-  h("header", { class: "top" }, h("a", { href: "#/", class: "brand", "aria-label": t.frame.brand }, icon("temple"), h("span", {}, "Stoa")), dot, bell, nav),
+  h(
+    "header",
+    { class: "top" },
+    h("a", { href: "#/", class: "brand", "aria-label": t.frame.brand }, icon("temple"), h("span", {}, "Stoa")),
+    dot,
+    bell,
+    nav,
+  ),
   offline,
   banner,
   main,
-  h("footer", {}, h("a", { href: "/docs" }, t.frame.reference), h("a", { href: "/openapi.json" }, "OpenAPI"), mails, h("button", { type: "button", class: "link language", onclick: otherLanguage }, t.frame.otherLanguage)),
+  h(
+    "footer",
+    {},
+    h("a", { href: "/docs" }, t.frame.reference),
+    h("a", { href: "/openapi.json" }, "OpenAPI"),
+    mails,
+    h("button", { type: "button", class: "link language", onclick: otherLanguage }, t.frame.otherLanguage),
+  ),
 );
 void development.then((there) => (mails.hidden = !there));
 
@@ -76,28 +100,27 @@ function begin(): Login {
     view?.catchUp?.();
   };
   // A hidden page may have been suspended.
-  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && missed(), { signal: gone.signal });
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && missed(), {
+    signal: gone.signal,
+  });
   let there: Line | undefined;
   showState("connecting");
-  const line = late(
-    async () => {
-      const { connect } = await import("./live").catch(async (err: unknown) => {
-        await renewed();
-        throw err;
-      });
-      return connect(user()!, people, {
-        state: showState,
-        missed,
-        event: (e) => {
-          if (e.type === "account.updated" && (e.data as User).version < (user()?.version ?? 0)) return; // older than the stored one
-          happened(e);
-          people.event(e);
-          view?.event?.(e);
-        },
-      });
-    },
-    gone.signal,
-  );
+  const line = late(async () => {
+    const { connect } = await import("./live").catch(async (err: unknown) => {
+      await renewed();
+      throw err;
+    });
+    return connect(user()!, people, {
+      state: showState,
+      missed,
+      event: (e) => {
+        if (e.type === "account.updated" && (e.data as User).version < (user()?.version ?? 0)) return; // older than the stored one
+        happened(e);
+        people.event(e);
+        view?.event?.(e);
+      },
+    });
+  }, gone.signal);
   void line.then((got) => {
     there = got;
     if (gone.signal.aborted) return got.stop();
@@ -172,7 +195,9 @@ function showUnread(): void {
     return n;
   };
   count(told, login?.told() ?? 0, t.frame.newNotices);
-  const n = count(requests, login?.people.unread ?? 0, t.frame.newRequests) + count(messages, login?.unread() ?? 0, t.frame.newMessages);
+  const n =
+    count(requests, login?.people.unread ?? 0, t.frame.newRequests) +
+    count(messages, login?.unread() ?? 0, t.frame.newMessages);
   document.title = n > 0 ? `(${n}) ${title}` : title;
 }
 
@@ -193,7 +218,15 @@ function show(): void {
   const mine = ++drawn;
   const lost = () => {
     if (mine !== drawn) return;
-    put(main, h("section", { class: "card empty", role: "alert" }, h("p", {}, t.frame.notLoaded), h("button", { type: "button", class: "secondary", onclick: () => renewed().then(show) }, t.words.tryAgain)));
+    put(
+      main,
+      h(
+        "section",
+        { class: "card empty", role: "alert" },
+        h("p", {}, t.frame.notLoaded),
+        h("button", { type: "button", class: "secondary", onclick: () => renewed().then(show) }, t.words.tryAgain),
+      ),
+    );
   };
   const place = (v: View) => {
     if (mine !== drawn) return v.close();
@@ -215,17 +248,23 @@ function show(): void {
     };
     if (page === "rooms") {
       put(main, h("p", { class: "muted" }, t.words.moment));
-      import("./rooms/view").then((m) => place(m.visitView((text) => welcome(entered, text, false), announce))).catch(lost);
+      import("./rooms/view")
+        .then((m) => place(m.visitView((text) => welcome(entered, text, false), announce)))
+        .catch(lost);
       return showUnread();
     }
-    put(main, welcome(entered, page === "card" ? t.frame.shownCard : page === "group" ? t.frame.shownGroup : undefined));
+    put(
+      main,
+      welcome(entered, page === "card" ? t.frame.shownCard : page === "group" ? t.frame.shownGroup : undefined),
+    );
     return showUnread();
   }
   login ??= begin();
   bell.hidden = false;
   bell.toggleAttribute("aria-current", page === "notices");
   const { people } = login;
-  const link = (at: Page, href: string, ...text: (string | Node)[]) => h("a", { href, "aria-current": page === at ? "page" : null }, ...text);
+  const link = (at: Page, href: string, ...text: (string | Node)[]) =>
+    h("a", { href, "aria-current": page === at ? "page" : null }, ...text);
   put(
     nav,
     link("home", "#/", t.frame.titles.home),
@@ -238,27 +277,33 @@ function show(): void {
   showUnread();
   if (page === "home") {
     place(home(me, announce));
-    return void setTimeout(() => void Promise.all([import("./chat/view"), import("./friends"), import("./profile")]).catch(() => {}), 2000);
+    return void setTimeout(
+      () => void Promise.all([import("./chat/view"), import("./friends"), import("./profile")]).catch(() => {}),
+      2000,
+    );
   }
   // The other views are loaded later, so that the first one is ready sooner. They are then also available if the server
   // is not.
   put(main, h("p", { class: "muted" }, t.words.moment));
   const { line, device: of } = login;
-  const coming: Promise<View> = page === "undo"
-    ? import("./undo").then((m) => m.undoView(id))
-    : page === "card"
-    ? import("./card").then((m) => m.cardView(me, id, people, announce))
-    : page === "group"
-      ? Promise.all([import("./chat/door"), line]).then(([m, line]) => m.doorView(at === "join" ? { link: id } : { group: id }, line, announce))
-    : page === "chats"
-      ? Promise.all([import("./chat/view"), line]).then(([m, line]) => m.chatsView(me, line, people, announce))
-    : page === "rooms"
-      ? Promise.all([import("./rooms/view"), line]).then(([m, line]) => m.roomsView(line, announce))
-    : page === "notices"
-      ? import("./notices").then((m) => m.noticesView(announce))
-    : page === "friends"
-      ? import("./friends").then((m) => m.friends(me, people, announce))
-      : import("./profile").then((m) => m.profile(me, { fail: announce, left: (text) => left(text, of) }));
+  const coming: Promise<View> =
+    page === "undo"
+      ? import("./undo").then((m) => m.undoView(id))
+      : page === "card"
+        ? import("./card").then((m) => m.cardView(me, id, people, announce))
+        : page === "group"
+          ? Promise.all([import("./chat/door"), line]).then(([m, line]) =>
+              m.doorView(at === "join" ? { link: id } : { group: id }, line, announce),
+            )
+          : page === "chats"
+            ? Promise.all([import("./chat/view"), line]).then(([m, line]) => m.chatsView(me, line, people, announce))
+            : page === "rooms"
+              ? Promise.all([import("./rooms/view"), line]).then(([m, line]) => m.roomsView(line, announce))
+              : page === "notices"
+                ? import("./notices").then((m) => m.noticesView(announce))
+                : page === "friends"
+                  ? import("./friends").then((m) => m.friends(me, people, announce))
+                  : import("./profile").then((m) => m.profile(me, { fail: announce, left: (text) => left(text, of) }));
   coming.then(place, lost);
 }
 
@@ -282,7 +327,10 @@ async function logOut(): Promise<void> {
     // The user leaves this device in any case. If the server could not be reached, the user is informed, because it
     // still sends pushes to this device.
     if (!(err instanceof Ended)) {
-      void navigator.serviceWorker?.getRegistration().then(async (r) => (await r?.pushManager?.getSubscription())?.unsubscribe()).catch(() => {});
+      void navigator.serviceWorker
+        ?.getRegistration()
+        .then(async (r) => (await r?.pushManager?.getSubscription())?.unsubscribe())
+        .catch(() => {});
       return left(t.frame.outButNotTold(say(err)), mine);
     }
   }

@@ -30,7 +30,11 @@ export function makeups(page: Around) {
   const line = h("p", { role: "status", tabindex: -1 });
   const newest = h("div", { class: "chips" });
   const history = h("ul");
-  const further = h("button", { type: "button", class: "link", onclick: () => void older().catch(page.failed) }, t.words.showMore);
+  const further = h(
+    "button",
+    { type: "button", class: "link", onclick: () => void older().catch(page.failed) },
+    t.words.showMore,
+  );
   const past = h("details", {}, h("summary", {}, t.makeups.daysMadeUp), history, further);
   const el = h("div", { class: "makeups", hidden: true }, h("div", { class: "row" }, line, newest), past);
 
@@ -51,15 +55,31 @@ export function makeups(page: Around) {
     open.clear();
     if (left > 0) for (const d of m.days) open.add(d);
     line.textContent = tell(m);
-    const chip = (d: string) => h("button", { type: "button", class: "chip", "aria-haspopup": "dialog", "aria-label": t.makeups.makeUp(spoken(d)), onclick: () => ask(d) }, short(d, page.today()));
-    put(newest, ...[...open].slice(-3).reverse().map(chip), open.size > 3 && h("span", { class: "muted" }, t.makeups.more(open.size - 3)));
+    const chip = (d: string) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "aria-haspopup": "dialog",
+          "aria-label": t.makeups.makeUp(spoken(d)),
+          onclick: () => ask(d),
+        },
+        short(d, page.today()),
+      );
+    put(
+      newest,
+      ...[...open].slice(-3).reverse().map(chip),
+      open.size > 3 && h("span", { class: "muted" }, t.makeups.more(open.size - 3)),
+    );
     newest.hidden = open.size === 0;
     put(history, ...m.history.map(made));
     past.hidden = m.history.length === 0;
     turnTo(m.next);
   }
 
-  const made = (m: Makeup) => h("li", {}, spoken(m.day), h("span", { class: "muted" }, t.makeups.madeUp(ago(m.at, page.now()))));
+  const made = (m: Makeup) =>
+    h("li", {}, spoken(m.day), h("span", { class: "muted" }, t.makeups.madeUp(ago(m.at, page.now()))));
 
   function turnTo(cursor: string | undefined): void {
     more = cursor;
@@ -77,7 +97,11 @@ export function makeups(page: Around) {
     const name = short(day, page.today());
     const fault = h("p", { class: "fault" });
     // The server may refuse the day itself.
-    const field: Omit<Field, "label"> = { el: fault, input: h("input", { type: "hidden", name: "day", value: day }), fault: (text) => (fault.textContent = text && t.makeups.fault(name, text)) };
+    const field: Omit<Field, "label"> = {
+      el: fault,
+      input: h("input", { type: "hidden", name: "day", value: day }),
+      fault: (text) => (fault.textContent = text && t.makeups.fault(name, text)),
+    };
     dialog(
       t.makeups.sure(name),
       (close) => [
@@ -97,7 +121,12 @@ export function makeups(page: Around) {
             close();
             line.textContent = `${t.makeups.isMadeUp(name)} ${line.textContent}`;
           },
-          h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.makeups.submit), h("button", { type: "button", class: "secondary", onclick: close }, t.words.cancel)),
+          h(
+            "div",
+            { class: "row" },
+            h("button", { type: "submit", class: "primary" }, t.makeups.submit),
+            h("button", { type: "button", class: "secondary", onclick: close }, t.words.cancel),
+          ),
         ),
       ],
       () => page.back(day) || line.focus(),

@@ -42,7 +42,9 @@ export function noticesView(fail: (text: string) => void): View {
 
   async function read(from: string): Promise<void> {
     const mine = ++question;
-    const page = await json<Notices>(`/v1/notices?limit=${AT_ONCE}${from && `&cursor=${encodeURIComponent(from)}`}`, { signal: closed.signal });
+    const page = await json<Notices>(`/v1/notices?limit=${AT_ONCE}${from && `&cursor=${encodeURIComponent(from)}`}`, {
+      signal: closed.signal,
+    });
     if (mine !== question) return; // a later request has been sent
     const rows = page.notices.map(row);
     if (from) list.append(...rows);
@@ -51,14 +53,20 @@ export function noticesView(fail: (text: string) => void): View {
     more.hidden = !cursor;
     none.hidden = list.children.length > 0;
     none.textContent = n.none;
-    if (!from && document.visibilityState === "visible") await json("/v1/notices/mark", { method: "PUT", body: { read: page.counts.last } });
+    if (!from && document.visibilityState === "visible")
+      await json("/v1/notices/mark", { method: "PUT", body: { read: page.counts.last } });
   }
 
   const load = () => void read("").catch(failed);
   load();
   more.hidden = true;
   return {
-    el: h("div", { class: "narrow" }, h("h1", {}, n.title), h("section", { class: "card", "aria-label": n.title }, none, list, more)),
+    el: h(
+      "div",
+      { class: "narrow" },
+      h("h1", {}, n.title),
+      h("section", { class: "card", "aria-label": n.title }, none, list, more),
+    ),
     close: () => closed.abort(),
     catchUp: load,
     event: (e: Event) => {
@@ -70,7 +78,9 @@ export function noticesView(fail: (text: string) => void): View {
 function row(of: Notice): HTMLLIElement {
   const { kind, user, data } = of;
   const words = n.says[kind];
-  const said: Child[] = data.title ? [h("strong", {}, data.title), data.text ? h("span", { class: "notice-text" }, data.text) : null] : [words ? words((user && nameOf(user)) || n.somebody, data.name ?? "") : n.other];
+  const said: Child[] = data.title
+    ? [h("strong", {}, data.title), data.text ? h("span", { class: "notice-text" }, data.text) : null]
+    : [words ? words((user && nameOf(user)) || n.somebody, data.name ?? "") : n.other];
   const href = leadsTo(of);
   return h(
     "li",
@@ -80,7 +90,14 @@ function row(of: Notice): HTMLLIElement {
       "div",
       { class: "person-text" },
       h("p", {}, ...said, of.read ? null : h("span", { class: "you" }, n.unread)),
-      h("p", { class: "muted" }, ago(of.at, now()), href && " · ", href && h("a", href.startsWith("#") ? { href } : { href, target: "_blank", rel: "noopener noreferrer" }, n.more)),
+      h(
+        "p",
+        { class: "muted" },
+        ago(of.at, now()),
+        href && " · ",
+        href &&
+          h("a", href.startsWith("#") ? { href } : { href, target: "_blank", rel: "noopener noreferrer" }, n.more),
+      ),
     ),
   );
 }

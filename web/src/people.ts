@@ -89,7 +89,8 @@ export class People {
         this.#again = false;
         const whole = this.#wanted;
         const all = [this.#readUnread()];
-        if (whole) all.push(this.#readFriends(), this.#readRequests("in"), this.#readRequests("out"), this.#readBlocks());
+        if (whole)
+          all.push(this.#readFriends(), this.#readRequests("in"), this.#readRequests("out"), this.#readBlocks());
         await Promise.all(all);
         this.ready = whole;
         this.fault = undefined;
@@ -122,7 +123,7 @@ export class People {
   async #readFriends(): Promise<void> {
     // Version 0: the list has not been read yet.
     if (this.#version === 0) await this.#readWhole();
-    for (let more = true; more; ) {
+    for (let more = true; more;) {
       const c = await this.#get<FriendChanges>(`/v1/friends/changes?since=${this.#version}`);
       if (c.reset) {
         await this.#readWhole();
@@ -134,14 +135,16 @@ export class People {
       more = c.more;
     }
     if (this.#aged) await this.#readProfiles();
-    this.friends = [...this.#list.values()].sort((a, b) => a.order - b.order || Date.parse(b.since) - Date.parse(a.since));
+    this.friends = [...this.#list.values()].sort(
+      (a, b) => a.order - b.order || Date.parse(b.since) - Date.parse(a.since),
+    );
   }
 
   // The version of the first page is stored. Changes during the reading of the others follow with the list of changes.
   async #readWhole(): Promise<void> {
     const list = new Map<string, Friend>();
     let version: number | undefined;
-    for (let cursor: string | undefined = ""; cursor !== undefined; ) {
+    for (let cursor: string | undefined = ""; cursor !== undefined;) {
       const page: Friends = await this.#get<Friends>(`/v1/friends?limit=${PAGE}${after(cursor)}`);
       for (const f of page.friends) list.set(f.user.id, f);
       version ??= page.version;
@@ -232,7 +235,8 @@ export class People {
   }
 
   /** Returns the owner of a card; null if the token is invalid or has expired. */
-  cardOwner = (token: string): Promise<Profile | null> => orNull(json<Profile>(`/v1/cards/${encodeURIComponent(token)}`));
+  cardOwner = (token: string): Promise<Profile | null> =>
+    orNull(json<Profile>(`/v1/cards/${encodeURIComponent(token)}`));
 
   /** Returns the relation of the user to another user. */
   async relation(user: string): Promise<Relation> {

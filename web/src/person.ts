@@ -12,7 +12,11 @@ export const calledBy = (f: Friend) => f.remark || nameOf(f.user);
 
 /** The picture of a user, or else a letter. The name is next to it, so screen readers skip this. */
 export function face(p: Profile, large = false): HTMLElement {
-  const letter = h("span", { class: `face ${large ? "large" : ""} ${p.deleted ? "gone" : ""}`, "aria-hidden": "true" }, p.deleted ? "–" : ([...p.name][0] ?? "").toUpperCase());
+  const letter = h(
+    "span",
+    { class: `face ${large ? "large" : ""} ${p.deleted ? "gone" : ""}`, "aria-hidden": "true" },
+    p.deleted ? "–" : ([...p.name][0] ?? "").toUpperCase(),
+  );
   if (!p.avatar || p.deleted) return letter;
   const src = (size: number) => `/v1/avatars/${p.avatar}/${size}`;
   const side = large ? 96 : 44;
@@ -34,7 +38,12 @@ export function personRow(p: Profile, name: Child[], lines: Child[], ...actions:
     "li",
     { class: p.deleted ? "person gone" : "person", "data-user": p.id },
     face(p),
-    h("div", { class: "person-text" }, h("p", { class: "person-name" }, ...name), ...lines.map((line) => line && h("p", { class: "muted" }, line))),
+    h(
+      "div",
+      { class: "person-text" },
+      h("p", { class: "person-name" }, ...name),
+      ...lines.map((line) => line && h("p", { class: "muted" }, line)),
+    ),
     actions.length > 0 && h("div", { class: "row person-actions" }, ...actions),
   );
 }

@@ -51,7 +51,13 @@ export function pictureChooser(of: Chosen): { el: HTMLElement; show: () => void 
   const buttons = h("div", { class: "row" });
   const fault = h("p", { class: "fault form-fault", role: "alert" });
   const said = h("span", { class: "saved", role: "status" });
-  const input = h("input", { type: "file", id, class: "sr", accept: "image/png,image/jpeg,image/gif,image/webp", onchange: () => void look() });
+  const input = h("input", {
+    type: "file",
+    id,
+    class: "sr",
+    accept: "image/png,image/jpeg,image/gif,image/webp",
+    onchange: () => void look(),
+  });
   const choose = h("label", { for: id, class: "secondary" }, pic.choose);
 
   const failed = (err: unknown) => {
@@ -99,7 +105,9 @@ export function pictureChooser(of: Chosen): { el: HTMLElement; show: () => void 
     }
     const side = Math.min(image.width, image.height);
     const canvas = h("canvas", { class: "face large", width: 256, height: 256, role: "img", "aria-label": pic.chosen });
-    canvas.getContext("2d")!.drawImage(image, (image.width - side) / 2, (image.height - side) / 2, side, side, 0, 0, 256, 256);
+    canvas
+      .getContext("2d")!
+      .drawImage(image, (image.width - side) / 2, (image.height - side) / 2, side, side, 0, 0, 256, 256);
     image.close();
     put(shown, canvas);
     const use = act(
@@ -112,13 +120,22 @@ export function pictureChooser(of: Chosen): { el: HTMLElement; show: () => void 
       },
       failed,
     );
-    put(buttons, use, h("button", { type: "button", class: "link", onclick: () => (show(), input.focus()) }, t.words.cancel));
+    put(
+      buttons,
+      use,
+      h("button", { type: "button", class: "link", onclick: () => (show(), input.focus()) }, t.words.cancel),
+    );
     use.focus();
   }
 
   show();
   return {
-    el: h("div", { class: "picture-row" }, shown, h("div", { class: "stack tight" }, h("p", { class: "hint" }, pic.hint), buttons, said, fault)),
+    el: h(
+      "div",
+      { class: "picture-row" },
+      shown,
+      h("div", { class: "stack tight" }, h("p", { class: "hint" }, pic.hint), buttons, said, fault),
+    ),
     show,
   };
 }

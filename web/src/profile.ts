@@ -19,7 +19,11 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
     if (!(err instanceof Ended) && !closed.signal.aborted) on.fail(say(err));
   };
 
-  const name = field(t.profile.name, { name: "name", required: true, maxlength: 40, autocomplete: "nickname", value: me.name }, t.profile.nameHint);
+  const name = field(
+    t.profile.name,
+    { name: "name", required: true, maxlength: 40, autocomplete: "nickname", value: me.name },
+    t.profile.nameHint,
+  );
   const about = h("textarea", { rows: 3, maxlength: 200 });
   const bio = field(t.profile.bio, { name: "bio" }, t.profile.bioHint, about);
   const zone = zoneField(me.next_zone ?? me.zone);
@@ -108,7 +112,13 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
       "div",
       { class: "narrow" },
       h("h1", {}, t.profile.title),
-      h("section", { class: "card", "aria-labelledby": "account-title" }, h("h2", { id: "account-title" }, t.profile.account), picture.el, account),
+      h(
+        "section",
+        { class: "card", "aria-labelledby": "account-title" },
+        h("h2", { id: "account-title" }, t.profile.account),
+        picture.el,
+        account,
+      ),
       h(
         "section",
         { class: "card", "aria-labelledby": "others-title" },

@@ -21,18 +21,25 @@ const supported = (): boolean => "serviceWorker" in navigator && "PushManager" i
 
 // Only this one address becomes a script; see the Content-Security-Policy.
 interface Scripts {
-  trustedTypes?: { createPolicy(name: string, rules: { createScriptURL(url: string): string }): { createScriptURL(url: string): unknown } };
+  trustedTypes?: {
+    createPolicy(
+      name: string,
+      rules: { createScriptURL(url: string): string },
+    ): { createScriptURL(url: string): unknown };
+  };
 }
 let address: unknown;
 function workerAddress(): string {
   const types = (window as Scripts).trustedTypes;
   address ??= types
-    ? types.createPolicy("stoa-worker", {
-        createScriptURL: (url) => {
-          if (url !== WORKER) throw new TypeError("not the worker");
-          return url;
-        },
-      }).createScriptURL(WORKER)
+    ? types
+        .createPolicy("stoa-worker", {
+          createScriptURL: (url) => {
+            if (url !== WORKER) throw new TypeError("not the worker");
+            return url;
+          },
+        })
+        .createScriptURL(WORKER)
     : WORKER;
   return address as string;
 }
@@ -51,7 +58,8 @@ export async function pushState(): Promise<{ state: PushState; status?: PushStat
 /** Asks for the permission, which needs a click, and subscribes. */
 export async function enablePush(): Promise<PushState> {
   if (!supported()) return "unsupported";
-  if ((await Notification.requestPermission()) !== "granted") return Notification.permission === "denied" ? "denied" : "off";
+  if ((await Notification.requestPermission()) !== "granted")
+    return Notification.permission === "denied" ? "denied" : "off";
   const { key } = await call<{ key: string }>("/v1/push/key");
   const registration = await navigator.serviceWorker.register(workerAddress(), { scope: "/" });
   await navigator.serviceWorker.ready;
@@ -71,8 +79,9 @@ export async function disablePush(): Promise<PushState> {
 }
 
 /** Changes the pushed categories, for all devices of the user. */
-export const choosePush = (change: Partial<Pick<PushStatus, "messages" | "requests" | "notices" | "previews">>): Promise<PushStatus> =>
-  call<PushStatus>("/v1/push", { method: "PATCH", body: change });
+export const choosePush = (
+  change: Partial<Pick<PushStatus, "messages" | "requests" | "notices" | "previews">>,
+): Promise<PushStatus> => call<PushStatus>("/v1/push", { method: "PATCH", body: change });
 
 function bytes(base64url: string): Uint8Array<ArrayBuffer> {
   const text = atob(base64url.replaceAll("-", "+").replaceAll("_", "/"));

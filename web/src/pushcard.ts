@@ -14,7 +14,11 @@ export function pushCard(on: { signal: AbortSignal; failed: (err: unknown) => vo
   const body = h("div", { class: "stack tight" });
   const said = h("span", { class: "saved", role: "status" });
 
-  const alerts = h("input", { type: "checkbox", name: "alerts", onchange: () => void setAlerts(alerts.checked).then(showAlerts) });
+  const alerts = h("input", {
+    type: "checkbox",
+    name: "alerts",
+    onchange: () => void setAlerts(alerts.checked).then(showAlerts),
+  });
   const alertsHint = h("p", { class: "hint" });
   const showAlerts = () => {
     const state = alertState();
@@ -64,7 +68,9 @@ export function pushCard(on: { signal: AbortSignal; failed: (err: unknown) => vo
     };
     put(
       body,
-      state === "unsupported" || state === "denied" ? h("p", { class: "hint" }, p[state]) : turn(state === "on" ? p.disable : p.enable, state === "on" ? disablePush : enablePush),
+      state === "unsupported" || state === "denied"
+        ? h("p", { class: "hint" }, p[state])
+        : turn(state === "on" ? p.disable : p.enable, state === "on" ? disablePush : enablePush),
       ...(status && (state === "on" || status.devices > 0) ? KINDS.map(choice) : []),
       said,
     );
@@ -72,5 +78,12 @@ export function pushCard(on: { signal: AbortSignal; failed: (err: unknown) => vo
 
   showAlerts();
   load().catch(on.failed);
-  return h("section", { class: "card", "aria-labelledby": "push-title", "data-part": "push" }, h("h2", { id: "push-title" }, p.title), h("div", { class: "stack tight" }, h("label", { class: "switch" }, alerts, h("span", {}, c.alerts)), alertsHint), h("p", { class: "muted" }, p.about), body);
+  return h(
+    "section",
+    { class: "card", "aria-labelledby": "push-title", "data-part": "push" },
+    h("h2", { id: "push-title" }, p.title),
+    h("div", { class: "stack tight" }, h("label", { class: "switch" }, alerts, h("span", {}, c.alerts)), alertsHint),
+    h("p", { class: "muted" }, p.about),
+    body,
+  );
 }

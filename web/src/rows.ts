@@ -4,7 +4,12 @@
  * Shows one row in el for each item. A row is drawn again only if its item has changed. The focus stays on its element,
  * or moves to the one in the same place. If the row is gone, rest gets the focus.
  */
-export function rows<T>(el: Element, key: (item: T) => string, draw: (item: T) => HTMLElement, rest: HTMLElement): (items: T[]) => void {
+export function rows<T>(
+  el: Element,
+  key: (item: T) => string,
+  draw: (item: T) => HTMLElement,
+  rest: HTMLElement,
+): (items: T[]) => void {
   let drawn = new Map<string, { text: string; row: HTMLElement }>();
   return (items) => {
     const next = new Map<string, { text: string; row: HTMLElement }>();
@@ -26,4 +31,6 @@ export function rows<T>(el: Element, key: (item: T) => string, draw: (item: T) =
   };
 }
 
-const controls = (row?: HTMLElement): HTMLElement[] => [...(row?.querySelectorAll<HTMLElement>("button, a, input") ?? [])];
+const controls = (row?: HTMLElement): HTMLElement[] => [
+  ...(row?.querySelectorAll<HTMLElement>("button, a, input") ?? []),
+];

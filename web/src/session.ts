@@ -76,7 +76,8 @@ export async function authed(path: string, call: Call = {}): Promise<Response> {
   }
   const fresh = await token(mine.access).catch((err) => {
     if (err instanceof NoAnswer) throw new Unreachable();
-    if (err instanceof NotRenewed) throw new Refused({ type: "about:blank", title: err.detail, status: err.status, code: err.code }, err.retryAfter);
+    if (err instanceof NotRenewed)
+      throw new Refused({ type: "about:blank", title: err.detail, status: err.status, code: err.code }, err.retryAfter);
     throw err;
   });
   const another = () => mine.device !== device();
@@ -114,7 +115,8 @@ export async function token(refused?: string): Promise<string> {
     return await renewed(refused);
   } catch (err) {
     // Only a refusal ends the session; an unavailable server may still have it. For a ban, the server states its end.
-    if (err instanceof Ended) return ended(err.code === "" ? "" : err.code === "account.banned" ? err.message : t.frame.outHere);
+    if (err instanceof Ended)
+      return ended(err.code === "" ? "" : err.code === "account.banned" ? err.message : t.frame.outHere);
     throw err;
   }
 }

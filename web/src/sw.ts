@@ -24,7 +24,10 @@ interface Page {
 }
 interface Worker {
   registration: ServiceWorkerRegistration;
-  clients: { matchAll(of: { type: "window"; includeUncontrolled: boolean }): Promise<Page[]>; openWindow(url: string): Promise<Page | null> };
+  clients: {
+    matchAll(of: { type: "window"; includeUncontrolled: boolean }): Promise<Page[]>;
+    openWindow(url: string): Promise<Page | null>;
+  };
   addEventListener(type: "push", fn: (e: Waits & { data: { json(): unknown } | null }) => void): void;
   addEventListener(type: "notificationclick", fn: (e: Waits & { notification: Notification }) => void): void;
 }
@@ -40,7 +43,14 @@ worker.addEventListener("push", (e) => {
   const p = e.data?.json() as Push | undefined;
   if (!p?.title) return;
   // renotify is missing in the type library. With it, another push of the same chat makes a sound again.
-  const options: NotificationOptions & { renotify: boolean; timestamp: number } = { body: p.body ?? "", tag: p.tag, lang: p.lang, data: place(p), renotify: true, timestamp: p.at };
+  const options: NotificationOptions & { renotify: boolean; timestamp: number } = {
+    body: p.body ?? "",
+    tag: p.tag,
+    lang: p.lang,
+    data: place(p),
+    renotify: true,
+    timestamp: p.at,
+  };
   e.waitUntil(worker.registration.showNotification(p.title, options));
 });
 

@@ -13,11 +13,7 @@ export function undoView(token: string): View {
   put(
     body,
     h("p", {}, t.undo.lead),
-    h(
-      "ul",
-      {},
-      ...t.undo.effects.map((what) => h("li", {}, what)),
-    ),
+    h("ul", {}, ...t.undo.effects.map((what) => h("li", {}, what))),
     form(
       { class: "stack" },
       [],
@@ -25,7 +21,12 @@ export function undoView(token: string): View {
         await send("/v1/auth/email/undo", { method: "POST", body: { token } satisfies EmailUndo });
         put(body, h("p", { role: "status" }, t.undo.done), h("a", { href: "#/" }, t.undo.toStart));
       },
-      h("div", { class: "row" }, h("button", { type: "submit", class: "danger" }, t.undo.take), h("a", { href: "#/" }, t.undo.leave)),
+      h(
+        "div",
+        { class: "row" },
+        h("button", { type: "submit", class: "danger" }, t.undo.take),
+        h("a", { href: "#/" }, t.undo.leave),
+      ),
     ),
   );
   return { el: h("div", { class: "narrow" }, h("h1", {}, t.undo.title), body), close: () => {} };

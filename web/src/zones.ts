@@ -47,7 +47,9 @@ export const place = (zone: string) => (zone.split("/").pop() ?? zone).replaceAl
 // The description of a zone: its present offset and its name, "UTC+08:00 · China Standard Time".
 function about(zone: string): string {
   const part = (timeZoneName: "longOffset" | "longGeneric") =>
-    new Intl.DateTimeFormat(t.locale, { timeZone: zone, timeZoneName }).formatToParts().find((p) => p.type === "timeZoneName")?.value ?? "";
+    new Intl.DateTimeFormat(t.locale, { timeZone: zone, timeZoneName })
+      .formatToParts()
+      .find((p) => p.type === "timeZoneName")?.value ?? "";
   try {
     const offset = part("longOffset").replace("GMT", "UTC");
     return `${offset === "UTC" ? "UTC+00:00" : offset} · ${part("longGeneric")}`;
@@ -60,7 +62,19 @@ function about(zone: string): string {
 export function zoneField(chosen: string): Field & { zone: () => string; choose: (zone: string) => void } {
   let all = zones(chosen);
   const list = h("datalist", { id: "zones" });
-  const f = field(t.welcome.zone, { name: "zone", list: "zones", required: true, maxlength: 64, autocomplete: "off", spellcheck: "false", value: chosen }, t.welcome.zoneHint);
+  const f = field(
+    t.welcome.zone,
+    {
+      name: "zone",
+      list: "zones",
+      required: true,
+      maxlength: 64,
+      autocomplete: "off",
+      spellcheck: "false",
+      value: chosen,
+    },
+    t.welcome.zoneHint,
+  );
   const hint = f.el.querySelector(".hint")!;
   const said = hint.textContent;
   // Users type "shanghai" and not "Asia/Shanghai".
@@ -75,7 +89,9 @@ export function zoneField(chosen: string): Field & { zone: () => string; choose:
   };
   f.input.addEventListener("input", check);
   // The names of about four hundred zones take a moment, and most users do not need them.
-  f.input.addEventListener("focus", () => list.append(...all.map((z) => h("option", { value: z }, about(z)))), { once: true });
+  f.input.addEventListener("focus", () => list.append(...all.map((z) => h("option", { value: z }, about(z)))), {
+    once: true,
+  });
   f.el.append(list);
   check();
   return {

@@ -2,7 +2,22 @@ import type { StoaClient, StoaEvent } from "./client.js";
 import { Emitter } from "./emitter.js";
 import { isTemporary, Refused } from "./errors.js";
 import { newID, Outbox, type Outgoing } from "./outbox.js";
-import type { Chat, ChatChange, ChatMark, ChatSettings, ChatSettingsUpdate, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Messages, Send, Typing } from "./wire.js";
+import type {
+  Chat,
+  ChatChange,
+  ChatMark,
+  ChatSettings,
+  ChatSettingsUpdate,
+  ChatStands,
+  EventCatalogue,
+  FoundMessages,
+  Message,
+  MessageHidden,
+  MessageRef,
+  Messages,
+  Send,
+  Typing,
+} from "./wire.js";
 
 /** The content of a message. */
 export type Said = Omit<Send, "client_id" | "reply_to" | "forward">;
@@ -106,13 +121,20 @@ export class Chats extends Emitter<ChatsEvents> {
     super();
     this.user = options.user;
     // A message that is sent before the first list would be in that list, as history.
-    this.outbox = new Outbox(client, options.user, (out) => this.outgoing(out), () => !this.backlog);
+    this.outbox = new Outbox(
+      client,
+      options.user,
+      (out) => this.outgoing(out),
+      () => !this.backlog,
+    );
   }
 
   /** Loads the outbox and subscribes to events. The chats are current at the first `synced`. */
   async start(): Promise<void> {
     const on = <K extends keyof EventCatalogue>(name: K, fn: (data: EventCatalogue[K]) => void) =>
-      this.offs.push(this.client.on(name, (data) => (this.backlog ? this.backlog.push(() => fn(data as never)) : fn(data as never))));
+      this.offs.push(
+        this.client.on(name, (data) => (this.backlog ? this.backlog.push(() => fn(data as never)) : fn(data as never))),
+      );
     this.offs.push(this.client.on("open", ({ resumed }) => this.opened(resumed)));
     on("message.new", (m) => this.arrived(m));
     on("message.changed", (m) => this.edited(m));
@@ -145,7 +167,10 @@ export class Chats extends Emitter<ChatsEvents> {
     return [...this.held.values()]
       .filter((h) => h.want > (h.chat.cleared ?? 0) || h.chat.pinned || h.chat.draft)
       .map((h) => this.shown(h))
-      .sort((a, b) => since(b.pinned) - since(a.pinned) || Date.parse(b.at) - Date.parse(a.at) || (a.chat < b.chat ? -1 : 1));
+      .sort(
+        (a, b) =>
+          since(b.pinned) - since(a.pinned) || Date.parse(b.at) - Date.parse(a.at) || (a.chat < b.chat ? -1 : 1),
+      );
   }
 
   /** A chat, if it is known. */
@@ -421,7 +446,12 @@ export class Chats extends Emitter<ChatsEvents> {
     const h = this.held.get(chat);
     if (!h) return;
     if (user === this.user) h.chat = { ...h.chat, read: Math.max(h.chat.read, read) };
-    else h.chat = { ...h.chat, peer_read: Math.max(h.chat.peer_read ?? 0, read), peer_got: Math.max(h.chat.peer_got ?? 0, delivered) };
+    else
+      h.chat = {
+        ...h.chat,
+        peer_read: Math.max(h.chat.peer_read ?? 0, read),
+        peer_got: Math.max(h.chat.peer_got ?? 0, delivered),
+      };
     this.show(h);
   }
 
@@ -532,7 +562,7 @@ export class Chats extends Emitter<ChatsEvents> {
   private async lists(): Promise<void> {
     // A chat that moves to the front during the reading is on none of the later pages. So lists of the changes since
     // then are read until one fits on a page or has no news.
-    for (let since = this.cursor, again = true; again; ) {
+    for (let since = this.cursor, again = true; again;) {
       const { sync, pages, news } = await this.pages(since);
       since = sync;
       again = pages > 1 && news;
@@ -573,9 +603,35 @@ export class Chats extends Emitter<ChatsEvents> {
     let h = this.held.get(chat);
     if (!h) {
       h = {
-        chat: { chat, ...(chat.startsWith("g:") ? { group: chat.slice(2) } : { peer: chat.slice(2) }), seq: 0, rev: 0, read: 0, unread: 0, at: new Date(0).toISOString() },
-        ...{ seq: 0, rev: 0, want: 0, wantRev: 0, early: new Map(), changes: new Map(), gone: new Set<number>(), uncounted: new Set<number>() },
-        ...{ window: undefined, more: false, later: false, part: 0, bare: true, running: false, pause: 0, typing: undefined },
+        chat: {
+          chat,
+          ...(chat.startsWith("g:") ? { group: chat.slice(2) } : { peer: chat.slice(2) }),
+          seq: 0,
+          rev: 0,
+          read: 0,
+          unread: 0,
+          at: new Date(0).toISOString(),
+        },
+        ...{
+          seq: 0,
+          rev: 0,
+          want: 0,
+          wantRev: 0,
+          early: new Map(),
+          changes: new Map(),
+          gone: new Set<number>(),
+          uncounted: new Set<number>(),
+        },
+        ...{
+          window: undefined,
+          more: false,
+          later: false,
+          part: 0,
+          bare: true,
+          running: false,
+          pause: 0,
+          typing: undefined,
+        },
         ...{ behind: false, glancing: false, own: new Map(), unsubscribe: undefined },
       };
       this.held.set(chat, h);
@@ -609,7 +665,8 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.bare && this.backlog) [h.seq, h.rev] = [chat.seq, chat.rev];
     h.bare = false;
     h.seq = Math.max(h.seq, cleared);
-    if (h.window?.[0] && h.window[0].seq <= cleared) [h.window, h.more] = [h.window.filter((m) => m.seq > cleared), false];
+    if (h.window?.[0] && h.window[0].seq <= cleared)
+      [h.window, h.more] = [h.window.filter((m) => m.seq > cleared), false];
     this.show(h);
     return h;
   }
@@ -695,7 +752,8 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
     this.count(h, m);
     h.chat = { ...h.chat, seq: Math.max(h.chat.seq, m.seq), at: m.at, last: m };
-    if (m.kind === "system") this.mark(m.chat, 0, m.seq); // a system message moves no mark of its sender
+    if (m.kind === "system")
+      this.mark(m.chat, 0, m.seq); // a system message moves no mark of its sender
     else if (m.from === this.user) h.chat.read = Math.max(h.chat.read, m.seq);
     else {
       clearTimeout(h.typing);
@@ -731,9 +789,16 @@ export class Chats extends Emitter<ChatsEvents> {
   }
 
   // load loads a page of an open chat's messages. With `anew`, the page replaces the others.
-  private async load(h: Held, query: { before?: number; after?: number; around?: number }, anew = false): Promise<void> {
+  private async load(
+    h: Held,
+    query: { before?: number; after?: number; around?: number },
+    anew = false,
+  ): Promise<void> {
     const part = anew ? ++h.part : h.part;
-    const answer = await this.client.call("chats.messages", { path: { chat: h.chat.chat }, query: { limit: page, ...query } });
+    const answer = await this.client.call("chats.messages", {
+      path: { chat: h.chat.chat },
+      query: { limit: page, ...query },
+    });
     // the chat was closed meanwhile, or has another window
     if (!h.window || h.part !== part) return;
     const list = answer.messages ?? [];
@@ -741,7 +806,9 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.behind) this.overtake(h, answer);
     if (anew) h.window = [];
     // Messages that arrived after the response are not added, because they may not follow the page.
-    if (anew || query.after !== undefined) h.later = answer.seq < h.seq || (query.after !== undefined ? answer.more : (list.at(-1)?.seq ?? Infinity) < answer.seq);
+    if (anew || query.after !== undefined)
+      h.later =
+        answer.seq < h.seq || (query.after !== undefined ? answer.more : (list.at(-1)?.seq ?? Infinity) < answer.seq);
     for (const m of list) {
       if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) continue;
       this.outbox.arrived(m);
@@ -772,7 +839,10 @@ export class Chats extends Emitter<ChatsEvents> {
   private mark(chat?: string, read = 0, delivered = 0): void {
     if (chat) {
       const old = this.marks.get(chat);
-      this.marks.set(chat, { read: Math.max(old?.read ?? 0, read), delivered: Math.max(old?.delivered ?? 0, delivered) });
+      this.marks.set(chat, {
+        read: Math.max(old?.read ?? 0, read),
+        delivered: Math.max(old?.delivered ?? 0, delivered),
+      });
     }
     if (this.marking || this.marks.size === 0) return;
     this.marking = true;
@@ -801,7 +871,12 @@ export class Chats extends Emitter<ChatsEvents> {
   private shown(h: Held): ChatState {
     const read = Math.max(h.chat.read, h.chat.cleared ?? 0);
     const left = new Set([...h.uncounted, ...h.gone].filter((seq) => seq > read && seq <= h.want));
-    return { ...h.chat, unread: Math.max(0, h.want - read - left.size), uncounted: [...left].sort((a, b) => a - b), typing: h.typing !== undefined };
+    return {
+      ...h.chat,
+      unread: Math.max(0, h.want - read - left.size),
+      uncounted: [...left].sort((a, b) => a - b),
+      typing: h.typing !== undefined,
+    };
   }
 
   private show(h: Held): void {

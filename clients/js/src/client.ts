@@ -55,7 +55,13 @@ export interface StoaOptions {
   wire?: Partial<Omit<Options, "token" | "getToken" | "emulationEndpoint">>;
 }
 
-type Part<T, K extends string> = T extends { [P in K]: infer V } ? { [P in K]: V } : T extends { [P in K]?: infer V } ? ([NonNullable<V>] extends [never] ? unknown : { [P in K]?: V }) : unknown;
+type Part<T, K extends string> = T extends { [P in K]: infer V }
+  ? { [P in K]: V }
+  : T extends { [P in K]?: infer V }
+    ? [NonNullable<V>] extends [never]
+      ? unknown
+      : { [P in K]?: V }
+    : unknown;
 type Body<T> = T extends { requestBody: { content: { "application/json": infer B } } } ? { body: B } : unknown;
 
 /** The input of an operation. */
@@ -72,7 +78,11 @@ export type Input<O extends keyof operations> = Part<operations[O]["parameters"]
 type Responses<O extends keyof operations> = operations[O]["responses"];
 
 /** The response of an operation. */
-export type Answer<O extends keyof operations> = Responses<O>[keyof Responses<O>] extends infer R ? (R extends { content: { "application/json": infer A } } ? A : never) : never;
+export type Answer<O extends keyof operations> = Responses<O>[keyof Responses<O>] extends infer R
+  ? R extends { content: { "application/json": infer A } }
+    ? A
+    : never
+  : never;
 
 /** A connection to a Stoa server. It reconnects after each break. */
 export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
@@ -100,7 +110,10 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
       return url.href;
     };
     const endpoints = { websocket: at("/v1/socket", "ws"), http_stream: at("/v1/socket/http_stream", "http") };
-    const transports: TransportEndpoint[] = (options.transports ?? ["websocket", "http_stream"]).map((transport) => ({ transport, endpoint: endpoints[transport] }));
+    const transports: TransportEndpoint[] = (options.transports ?? ["websocket", "http_stream"]).map((transport) => ({
+      transport,
+      endpoint: endpoints[transport],
+    }));
     this.wire = new Centrifuge(transports, {
       name: "stoa-js",
       timeout: answerTime,
@@ -136,7 +149,10 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
    * Ended.
    */
   async call<O extends keyof operations>(operation: O, input?: Input<O>): Promise<Answer<O>> {
-    if (this.current === "ended") throw this.over ? new Ended("The session has ended.") : new Unreachable("The server does not want this connection.");
+    if (this.current === "ended")
+      throw this.over
+        ? new Ended("The session has ended.")
+        : new Unreachable("The server does not want this connection.");
     try {
       return (await this.wire.rpc(operation, input ?? {})).data as Answer<O>;
     } catch (err) {
@@ -149,11 +165,14 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
    * throws Refused, Unreachable or Ended.
    */
   async request(path: string, init: RequestInit = {}): Promise<Response> {
-    for (let refused: string | undefined; ; ) {
+    for (let refused: string | undefined; ;) {
       const token = (this.token = refused === undefined && this.token ? this.token : await this.getToken(refused));
       let answer: Response;
       try {
-        answer = await fetch(new URL(path, this.url), { ...init, headers: { ...(init.headers as Record<string, string>), Authorization: `Bearer ${token}` } });
+        answer = await fetch(new URL(path, this.url), {
+          ...init,
+          headers: { ...(init.headers as Record<string, string>), Authorization: `Bearer ${token}` },
+        });
       } catch (err) {
         if (init.signal?.aborted) throw err;
         throw new Unreachable(String(err));
@@ -164,7 +183,12 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
         refused = token;
         continue;
       }
-      throw new Refused(answer.status, problem.code ?? "", problem.detail ?? answer.statusText, Number(answer.headers.get("Retry-After")) || 0);
+      throw new Refused(
+        answer.status,
+        problem.code ?? "",
+        problem.detail ?? answer.statusText,
+        Number(answer.headers.get("Retry-After")) || 0,
+      );
     }
   }
 

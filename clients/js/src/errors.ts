@@ -69,5 +69,10 @@ export function fromWire(err: { code?: number; message?: string }): Refused | Un
   }
   const colon = message.indexOf(": ");
   const after = / Retry after (\d+) s\.$/.exec(message);
-  return new Refused(code, message.slice(0, colon < 0 ? undefined : colon), colon < 0 ? "" : message.slice(colon + 2), Number(after?.[1] ?? 0));
+  return new Refused(
+    code,
+    message.slice(0, colon < 0 ? undefined : colon),
+    colon < 0 ? "" : message.slice(colon + 2),
+    Number(after?.[1] ?? 0),
+  );
 }

@@ -44,18 +44,32 @@ export async function uploadFile(client: StoaClient, file: Blob, options: FileOp
     const name = options.name ?? (file as File).name ?? "file";
     const key = newID();
     const body = JSON.stringify({ name, size: file.size, ...(file.type && { type: file.type }) });
-    const begun = await again(signal, () => json(client, "/v1/transfers", { method: "POST", body, headers: { "Content-Type": "application/json", "Idempotency-Key": key } }));
+    const begun = await again(signal, () =>
+      json(client, "/v1/transfers", {
+        method: "POST",
+        body,
+        headers: { "Content-Type": "application/json", "Idempotency-Key": key },
+      }),
+    );
     id = begun.id;
     options.onBegun?.(id);
   }
   const path = `/v1/transfers/${id}/upload`;
   const tus = { "Tus-Resumable": "1.0.0" };
-  for (let at = -1, most = 0, failed = 0, pause = retryAfter; at < file.size; ) {
+  for (let at = -1, most = 0, failed = 0, pause = retryAfter; at < file.size;) {
     try {
-      if (at < 0) at = standsAt(await client.request(path, { method: "HEAD", headers: tus, ...(signal && { signal }) }));
+      if (at < 0)
+        at = standsAt(await client.request(path, { method: "HEAD", headers: tus, ...(signal && { signal }) }));
       else {
         const headers = { ...tus, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(at) };
-        at = standsAt(await client.request(path, { method: "PATCH", headers, body: file.slice(at, at + slice), ...(signal && { signal }) }));
+        at = standsAt(
+          await client.request(path, {
+            method: "PATCH",
+            headers,
+            body: file.slice(at, at + slice),
+            ...(signal && { signal }),
+          }),
+        );
       }
       if (at > most) [most, failed, pause] = [at, 0, retryAfter];
       options.onProgress?.(at, file.size);
@@ -76,7 +90,12 @@ export async function uploadFile(client: StoaClient, file: Blob, options: FileOp
 }
 
 /** Uploads a file and sends it to a chat. When it returns, the message is durable. */
-export async function sendFile(client: StoaClient, chat: string, file: Blob, options: SendFileOptions = {}): Promise<Sent> {
+export async function sendFile(
+  client: StoaClient,
+  chat: string,
+  file: Blob,
+  options: SendFileOptions = {},
+): Promise<Sent> {
   const id = await uploadFile(client, file, options);
   const body: Send = {
     client_id: options.clientId ?? newID(),
@@ -98,10 +117,18 @@ export async function fileLink(client: StoaClient, chat: string, seq: number, si
 }
 
 /** Loads the bytes of a message's file, or of its thumbnail with the given side, from a byte on. */
-export async function fetchFile(client: StoaClient, chat: string, seq: number, options: { side?: number; from?: number; signal?: AbortSignal } = {}): Promise<Response> {
+export async function fetchFile(
+  client: StoaClient,
+  chat: string,
+  seq: number,
+  options: { side?: number; from?: number; signal?: AbortSignal } = {},
+): Promise<Response> {
   const { side = 0, from = 0, signal } = options;
   const { url } = await fileLink(client, chat, seq, side);
-  const answer = await client.request(url, { headers: from > 0 ? { Range: `bytes=${from}-` } : {}, ...(signal && { signal }) });
+  const answer = await client.request(url, {
+    headers: from > 0 ? { Range: `bytes=${from}-` } : {},
+    ...(signal && { signal }),
+  });
   if (from > 0 && answer.status !== 206) throw new Unreachable("The server does not go on from there.");
   return answer;
 }

@@ -12,5 +12,8 @@ export function newestOf(known: OwnGroup, got: OwnGroup): OwnGroup {
   const { group, me } = got.group.version >= known.group.version ? got : known;
   const { remark, notify, seen, version } = got.me.version >= known.me.version ? got.me : known.me;
   const { remark: _, seen: __, ...rest } = me;
-  return { group, me: { ...rest, notify, version, ...(remark !== undefined && { remark }), ...(seen !== undefined && { seen }) } };
+  return {
+    group,
+    me: { ...rest, notify, version, ...(remark !== undefined && { remark }), ...(seen !== undefined && { seen }) },
+  };
 }

@@ -1,5 +1,14 @@
 export { Chats, type ChatsEvents, type ChatsOptions, type ChatState, type Said } from "./chats.js";
-export { SESSION_ENDED, StoaClient, type Answer, type ClientEvents, type Input, type State, type StoaEvent, type StoaOptions } from "./client.js";
+export {
+  SESSION_ENDED,
+  StoaClient,
+  type Answer,
+  type ClientEvents,
+  type Input,
+  type State,
+  type StoaEvent,
+  type StoaOptions,
+} from "./client.js";
 export { Ended, isTemporary, Refused, Unreachable } from "./errors.js";
 export { fetchFile, fileLink, sendFile, uploadFile, type FileOptions, type SendFileOptions } from "./files.js";
 export { newestOf, type OwnGroup } from "./groups.js";

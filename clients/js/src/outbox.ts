@@ -156,7 +156,8 @@ export class Outbox {
         this.draining = false;
         if (whole) this.pause = 0;
         if (this.fresh || (whole && this.again)) this.kick(this.fresh);
-        else if (!whole && !this.stopped) this.timer = setTimeout(() => {
+        else if (!whole && !this.stopped)
+          this.timer = setTimeout(() => {
             this.timer = undefined;
             this.kick();
           }, this.nextPause());

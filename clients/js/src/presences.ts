@@ -43,14 +43,19 @@ export class Presences {
 
   /** Gets a user's status and the time of their last connection. It retries while there is a connection. */
   async ask(user: string): Promise<void> {
-    await this.asking(() => this.ask(user), async () => {
-      const { users, partial } = await this.client.call("presence.get", { query: { users: [user], last_seen: true } });
-      this.doubtful.delete(user);
-      if (!partial) return users;
-      this.doubtful.add(user);
-      this.again(NO_EVENT);
-      return users.filter((p) => p.status !== "offline");
-    });
+    await this.asking(
+      () => this.ask(user),
+      async () => {
+        const { users, partial } = await this.client.call("presence.get", {
+          query: { users: [user], last_seen: true },
+        });
+        this.doubtful.delete(user);
+        if (!partial) return users;
+        this.doubtful.add(user);
+        this.again(NO_EVENT);
+        return users.filter((p) => p.status !== "offline");
+      },
+    );
   }
 
   // take ignores a presence that is older than the known one. A presence without a version does not change the known
@@ -64,17 +69,22 @@ export class Presences {
   }
 
   private async read(): Promise<void> {
-    await this.asking(() => this.read(), async () => {
-      const { users, partial } = await this.client.call("presence.friends");
-      this.doubtfulList = partial === true;
-      if (partial) {
-        this.again(NO_EVENT);
-        return users; // the others may be online: they stay unchanged
-      }
-      const online = new Set(users.map((p) => p.user));
-      const gone = [...this.known.values()].filter((p) => !online.has(p.user)).map((p): Presence => ({ ...p, status: "offline" }));
-      return [...gone, ...users];
-    });
+    await this.asking(
+      () => this.read(),
+      async () => {
+        const { users, partial } = await this.client.call("presence.friends");
+        this.doubtfulList = partial === true;
+        if (partial) {
+          this.again(NO_EVENT);
+          return users; // the others may be online: they stay unchanged
+        }
+        const online = new Set(users.map((p) => p.user));
+        const gone = [...this.known.values()]
+          .filter((p) => !online.has(p.user))
+          .map((p): Presence => ({ ...p, status: "offline" }));
+        return [...gone, ...users];
+      },
+    );
   }
 
   // again repeats the requests with partial responses after some time, unless an earlier repeat is already planned.

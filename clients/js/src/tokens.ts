@@ -82,6 +82,7 @@ async function ask(options: RefreshOptions, refresh_token: string, signal?: Abor
   }
   const problem = (await answer.json().catch(() => ({}))) as { code?: string; detail?: string };
   // 403: the account is banned, and detail states until when.
-  if ((answer.status === 401 || answer.status === 403) && problem.code) throw new Ended(problem.detail ?? problem.code, problem.code);
+  if ((answer.status === 401 || answer.status === 403) && problem.code)
+    throw new Ended(problem.detail ?? problem.code, problem.code);
   throw new Refused(answer.status, problem.code ?? "", problem.detail ?? answer.statusText);
 }

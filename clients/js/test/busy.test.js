@@ -19,7 +19,10 @@ async function upload(lapses) {
     },
   };
   let outcome;
-  uploadFile(client, new Blob([]), { name: "empty" }).then((id) => (outcome = id), (err) => (outcome = err));
+  uploadFile(client, new Blob([]), { name: "empty" }).then(
+    (id) => (outcome = id),
+    (err) => (outcome = err),
+  );
   for (let i = 0; i < 600 && outcome === undefined; i++) {
     for (let n = 0; n < 20; n++) await Promise.resolve();
     mock.timers.tick(100);

@@ -19,7 +19,11 @@ async function friends(options) {
 }
 
 const say = (d, chat, text) => d.chats.send(chat, { kind: "text", text });
-const hears = (d, chat, want) => until(() => `${d.person.tokens.user.name} hears ${want}, not ${d.texts(chat)}`, () => d.texts(chat).length >= want.length).then(() => assert.deepEqual(d.texts(chat), want));
+const hears = (d, chat, want) =>
+  until(
+    () => `${d.person.tokens.user.name} hears ${want}, not ${d.texts(chat)}`,
+    () => d.texts(chat).length >= want.length,
+  ).then(() => assert.deepEqual(d.texts(chat), want));
 const numbers = (n, from = 1) => Array.from({ length: n }, (_, i) => i + from);
 const offline = (d) => until("a device to notice", () => d.client.state === "offline");
 const online = (d) => until("a device to connect", () => d.client.state === "online");
@@ -29,7 +33,10 @@ test("two friends talk", async () => {
   const out = await say(a, ab, " hello ");
   await hears(b, ba, ["hello"]);
   await hears(a, ab, ["hello"]);
-  await until("the outbox to be empty", async () => a.chats.pending(ab).length === 0 && (await a.storage.entries("")).length === 0);
+  await until(
+    "the outbox to be empty",
+    async () => a.chats.pending(ab).length === 0 && (await a.storage.entries("")).length === 0,
+  );
   assert.equal(a.heard[0].client_id, out.body.client_id);
   assert.equal(b.heard[0].client_id, undefined);
   assert.equal(b.chats.get(ba).unread, 1);
@@ -37,7 +44,10 @@ test("two friends talk", async () => {
   assert.equal(a.chats.get(ab).unread, 0);
 
   await b.chats.open(ba);
-  assert.deepEqual(b.chats.messages(ba).map((m) => m.text), ["hello"]);
+  assert.deepEqual(
+    b.chats.messages(ba).map((m) => m.text),
+    ["hello"],
+  );
   b.chats.read(ba);
   assert.equal(b.chats.get(ba).unread, 0);
   await until("ticks", () => a.chats.get(ab).peer_read === 1 && a.chats.get(ab).peer_got === 1);
@@ -56,7 +66,10 @@ test("two friends talk", async () => {
   await a.chats.edit(ab, 1, "hello!");
   await until("an edit", () => b.chats.messages(ba)[0].text === "hello!" && !b.chats.messages(ba)[0].reactions);
   await b.chats.hide(ba, 1);
-  assert.deepEqual(b.chats.messages(ba).map((m) => m.seq), [2]);
+  assert.deepEqual(
+    b.chats.messages(ba).map((m) => m.seq),
+    [2],
+  );
   await a.chats.recall(ab, 1);
   await until("a recall", () => a.chats.messages(ab)[0].recalled);
   await a.chats.update(ab, { pinned: true, draft: "and" });
@@ -94,7 +107,8 @@ test("what the server's history does not have any more is asked for", async () =
   await hears(b, ba, ["1"]);
   b.line.cut();
   await offline(b);
-  const send = (n) => a.client.call("chats.send", { path: { chat: ab }, body: { client_id: `n${n}`, kind: "text", text: String(n) } });
+  const send = (n) =>
+    a.client.call("chats.send", { path: { chat: ab }, body: { client_id: `n${n}`, kind: "text", text: String(n) } });
   await Promise.all(numbers(230, 2).map(send)); // the history has 200 events
   await until("all to be heard", () => a.heard.length === 231);
   await a.chats.edit(ab, 1, "one");
@@ -106,7 +120,11 @@ test("what the server's history does not have any more is asked for", async () =
   await phone.chats.hide(ba, 1);
   b.line.mend();
   await until("all to come", () => b.heard.length >= 230);
-  assert.deepEqual(b.seqs(ba), numbers(231).filter((n) => n !== 4), "a message that was deleted meanwhile is not among them");
+  assert.deepEqual(
+    b.seqs(ba),
+    numbers(231).filter((n) => n !== 4),
+    "a message that was deleted meanwhile is not among them",
+  );
   await until("what has changed", () => b.chats.messages(ba)[0].seq === 2);
   assert.deepEqual(a.chats.messages(ab)[0].text, "one");
   assert.ok(b.chats.messages(ba)[0].recalled);
@@ -117,7 +135,8 @@ test("what the server's history does not have any more is asked for", async () =
 test("an event that was lost is made up for by the next one", async () => {
   const [a, b, ab, ba] = await friends();
   const emit = b.client.emit.bind(b.client);
-  b.client.emit = (name, data) => (name === "message.new" && data.seq === 2) || (name === "message.changed" && data.rev === 1) || emit(name, data);
+  b.client.emit = (name, data) =>
+    (name === "message.new" && data.seq === 2) || (name === "message.changed" && data.rev === 1) || emit(name, data);
   await b.chats.open(ba);
   const changed = [];
   b.chats.on("changed", (m) => changed.push(m.rev));
@@ -130,7 +149,10 @@ test("an event that was lost is made up for by the next one", async () => {
   await a.chats.edit(ab, 3, "three");
   await until("both changes", () => changed.length === 2);
   assert.deepEqual(changed, [1, 2]);
-  assert.deepEqual(b.chats.messages(ba).map((m) => m.text), ["one", "2", "three"]);
+  assert.deepEqual(
+    b.chats.messages(ba).map((m) => m.text),
+    ["one", "2", "three"],
+  );
 });
 
 test("what is read while marks are sent is marked, too", async (t) => {
@@ -217,11 +239,20 @@ test("what was written off line survives the page, and is sent once", async () =
   again.line.isCut = true;
   await again.line.open();
   await again.start({ offline: true });
-  assert.deepEqual(again.chats.pending(ab).map((o) => [o.body.text, o.state]), texts.map((t) => [t, "sending"]));
+  assert.deepEqual(
+    again.chats.pending(ab).map((o) => [o.body.text, o.state]),
+    texts.map((t) => [t, "sending"]),
+  );
   again.line.mend();
   await hears(b, ba, texts);
-  await until("the outbox to be empty", async () => again.chats.pending(ab).length === 0 && (await again.storage.entries("")).length === 0);
-  assert.deepEqual(again.heard.map((m) => m.text), texts);
+  await until(
+    "the outbox to be empty",
+    async () => again.chats.pending(ab).length === 0 && (await again.storage.entries("")).length === 0,
+  );
+  assert.deepEqual(
+    again.heard.map((m) => m.text),
+    texts,
+  );
 });
 
 test("a message whose answer was lost is sent again, and is the same one", async () => {
@@ -233,7 +264,10 @@ test("a message whose answer was lost is sent again, and is the same one", async
   assert.equal((await a.storage.entries("outbox/")).length, 1, "nobody has told that it was stored");
   const again = await a.person.device({ storage: a.storage });
   open.add(again);
-  await until("the outbox to be empty", async () => again.chats.pending(ab).length === 0 && (await again.storage.entries("")).length === 0);
+  await until(
+    "the outbox to be empty",
+    async () => again.chats.pending(ab).length === 0 && (await again.storage.entries("")).length === 0,
+  );
   await say(again, ab, "second");
   await hears(b, ba, ["once", "second"]);
 });
@@ -254,14 +288,27 @@ test("two tabs share an outbox; one of them sends", async () => {
   }
   for (const n of numbers(10)) await say(a, ab, `a${n}`);
   await until("the other tab to send", () => b.heard.length === 10);
-  assert.deepEqual(b.texts(ba), numbers(10).map((n) => `a${n}`));
+  assert.deepEqual(
+    b.texts(ba),
+    numbers(10).map((n) => `a${n}`),
+  );
   a.line.mend();
   await Promise.all(numbers(20).map((n) => say(n % 2 ? a : tab, ab, `b${n}`)));
   await until("all of both", () => b.heard.length === 30);
-  for (const d of [a, tab]) await until("a tab to have all", () => d.heard.length === 30 && d.chats.pending(ab).length === 0);
+  for (const d of [a, tab])
+    await until("a tab to have all", () => d.heard.length === 30 && d.chats.pending(ab).length === 0);
   for (const half of [0, 1]) {
-    const mine = b.texts(ba).slice(10).filter((t) => Number(t.slice(1)) % 2 === half);
-    assert.deepEqual(mine, numbers(20).filter((n) => n % 2 === half).map((n) => `b${n}`), "a tab's messages are in its order");
+    const mine = b
+      .texts(ba)
+      .slice(10)
+      .filter((t) => Number(t.slice(1)) % 2 === half);
+    assert.deepEqual(
+      mine,
+      numbers(20)
+        .filter((n) => n % 2 === half)
+        .map((n) => `b${n}`),
+      "a tab's messages are in its order",
+    );
   }
   assert.deepEqual(sent, b.texts(ba), "each is sent once, by one of them");
 });
@@ -323,7 +370,10 @@ test("a refusal ends a message, and the next one goes on", async () => {
   };
   await assert.rejects(a.chats.retry(failed.body.client_id), { message: "The disk is full." });
   delete a.storage.set;
-  assert.ok((await a.storage.entries("")).some(([, out]) => out.body.client_id === failed.body.client_id), "what cannot be kept anew stays");
+  assert.ok(
+    (await a.storage.entries("")).some(([, out]) => out.body.client_id === failed.body.client_id),
+    "what cannot be kept anew stays",
+  );
   await b.chats.setSettings({ messages_from: "friends", receipts: true });
   await until("the retry to be taken", async () => {
     await a.chats.retry(failed.body.client_id);
@@ -332,7 +382,10 @@ test("a refusal ends a message, and the next one goes on", async () => {
   });
   await hears(b, ba, ["one"]);
   const bad = await a.chats.send(ab, { kind: "text", text: "" });
-  await until("a refusal", () => a.chats.pending(ab).find((o) => o.body.client_id === bad.body.client_id)?.reason?.code === "message.content");
+  await until(
+    "a refusal",
+    () => a.chats.pending(ab).find((o) => o.body.client_id === bad.body.client_id)?.reason?.code === "message.content",
+  );
   await say(a, ab, "two");
   await hears(b, ba, ["one", "two"]);
   await a.chats.discard(bad.body.client_id);
@@ -356,7 +409,15 @@ test("edits, recalls, reactions and deletions while a device is away", async () 
   phone.line.mend();
   await until("all changes", () => phone.chats.messages(ba).length === 4);
   await until("a reaction", () => phone.chats.messages(ba)[2].reactions);
-  assert.deepEqual(phone.chats.messages(ba).map((m) => [m.seq, m.text, !!m.recalled]), [[1, "one", false], [2, undefined, true], [3, "3", false], [5, "5", false]]);
+  assert.deepEqual(
+    phone.chats.messages(ba).map((m) => [m.seq, m.text, !!m.recalled]),
+    [
+      [1, "one", false],
+      [2, undefined, true],
+      [3, "3", false],
+      [5, "5", false],
+    ],
+  );
   assert.equal(phone.chats.get(ba).last, undefined);
   assert.deepEqual(phone.heard, []);
 });
@@ -389,7 +450,7 @@ test("a session that ends is not taken up again", async () => {
 });
 
 test("where no WebSocket goes through, a stream does", async () => {
-  const [a, , ab, ] = await friends();
+  const [a, , ab] = await friends();
   const d = new Device(a.person);
   open.add(d);
   d.line.noSockets = true;
@@ -406,13 +467,22 @@ test("where no WebSocket goes through, a stream does", async () => {
 
 test("a call takes a list in its query", async () => {
   const [a, b] = await friends();
-  const { users } = await a.client.call("presence.get", { query: { users: [b.person.id, a.person.id], last_seen: true } });
-  assert.deepEqual(users.map((p) => p.user), [b.person.id, a.person.id]);
+  const { users } = await a.client.call("presence.get", {
+    query: { users: [b.person.id, a.person.id], last_seen: true },
+  });
+  assert.deepEqual(
+    users.map((p) => p.user),
+    [b.person.id, a.person.id],
+  );
 });
 
 test("calls are refused with the code of the problem", async () => {
   const [a] = await friends();
-  await assert.rejects(a.client.call("chats.get", { path: { chat: "u:nobody" } }), { name: "Refused", status: 404, code: "chat.unknown" });
+  await assert.rejects(a.client.call("chats.get", { path: { chat: "u:nobody" } }), {
+    name: "Refused",
+    status: 404,
+    code: "chat.unknown",
+  });
   await assert.rejects(a.client.call("no.such"), { name: "Refused", status: 404, code: "operation.unknown" });
   a.line.isDeaf = true;
   const call = a.client.call("me.get");
@@ -494,7 +564,10 @@ test("a large group tells its messages to those who have it open, and the others
   // A member of a group of more than 200 gets this event in place of the messages.
   for (const { client } of [a, b]) {
     const emit = client.emit.bind(client);
-    client.emit = (name, data) => (/^message\.(new|changed)$/.test(name) && data.chat === chat ? emit("chat.stands", { chat, seq: data.seq, rev: data.rev ?? 0 }) : emit(name, data));
+    client.emit = (name, data) =>
+      /^message\.(new|changed)$/.test(name) && data.chat === chat
+        ? emit("chat.stands", { chat, seq: data.seq, rev: data.rev ?? 0 })
+        : emit(name, data);
   }
   // The channel may be later than that.
   const subscribe = b.client.subscribe.bind(b.client);
@@ -505,11 +578,18 @@ test("a large group tells its messages to those who have it open, and the others
   for (const n of numbers(3)) await say(a, chat, String(n));
   await until("the number", () => b.chats.get(chat).unread >= 3 && b.chats.get(chat).seq >= 4);
   assert.deepEqual(b.seqs(chat), [1], "nobody who does not look is told what was said");
-  assert.deepEqual(asked.filter((o) => o !== "chats.mark"), ["chats.get"], "three messages cost one question");
+  assert.deepEqual(
+    asked.filter((o) => o !== "chats.mark"),
+    ["chats.get"],
+    "three messages cost one question",
+  );
   await until("synced to be told again", async () => b.synced > 0);
 
   await b.chats.open(chat);
-  assert.deepEqual(b.chats.messages(chat).map((m) => m.text), [undefined, "1", "2", "3"]);
+  assert.deepEqual(
+    b.chats.messages(chat).map((m) => m.text),
+    [undefined, "1", "2", "3"],
+  );
   assert.deepEqual(b.seqs(chat), [1], "what was there before is history");
   await until("the channel", () => b.client.wire.getSubscription(`chat/${group.id}`)?.state === "subscribed");
   asked.length = 0;
@@ -521,7 +601,10 @@ test("a large group tells its messages to those who have it open, and the others
   await until("one's own", () => b.chats.pending(chat).length === 0 && b.texts(chat).at(-1) === "5");
   assert.equal(b.heard.at(-1).client_id !== undefined, true, "one's own message is known again");
   // One request is allowed, because a slow machine delays the channel.
-  assert.ok(asked.filter((o) => /messages|changes/.test(o)).length <= 1, `what the channel brings is not asked for: ${asked}`);
+  assert.ok(
+    asked.filter((o) => /messages|changes/.test(o)).length <= 1,
+    `what the channel brings is not asked for: ${asked}`,
+  );
   b.chats.read(chat);
   assert.equal(b.chats.get(chat).unread, 0);
 
@@ -566,7 +649,13 @@ test("a chat is shown around a message, and led to its end again", async () => {
     await say(a, ab, `while it is led to the end: ${i}`);
     await b.chats.newer(ba);
   }
-  await until("all that follows", () => a.chats.pending(ab).length === 0 && shown().at(-1) === b.chats.get(ba).seq && b.heard.length === a.chats.get(ab).seq);
+  await until(
+    "all that follows",
+    () =>
+      a.chats.pending(ab).length === 0 &&
+      shown().at(-1) === b.chats.get(ba).seq &&
+      b.heard.length === a.chats.get(ab).seq,
+  );
   assert.deepEqual(shown(), numbers(shown().length, 26));
 
   await b.chats.around(ba, 30);
@@ -585,7 +674,11 @@ test("random steps with cuts end as a fresh client reads them", async (t) => {
   const [a, b, ab, ba] = await friends();
   const phone = await a.person.device();
   open.add(phone);
-  const devices = [[a, ab], [b, ba], [phone, ab]];
+  const devices = [
+    [a, ab],
+    [b, ba],
+    [phone, ab],
+  ];
   await Promise.all(devices.map(([d, chat]) => d.chats.open(chat)));
   const written = new Map(devices.map(([d]) => [d, []]));
   const changes = [];
@@ -602,23 +695,50 @@ test("random steps with cuts end as a fresh client reads them", async (t) => {
     const seq = 1 + roll(Math.max(1, top));
     const own = d.chats.messages(chat).filter((m) => m.from === d.person.id);
     const mine = own[roll(Math.max(1, own.length))]?.seq;
-    const ask = (promise) => changes.push(promise.catch((err) => err.name === "Refused" || err.name === "Unreachable" || assert.fail(err)));
+    const ask = (promise) =>
+      changes.push(promise.catch((err) => err.name === "Refused" || err.name === "Unreachable" || assert.fail(err)));
     switch (roll(15)) {
-      case 0: case 1: case 2: case 3:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
         written.get(d).push(`${step}`);
         await say(d, chat, `${step}`);
         break;
-      case 4: if (mine) ask(d.chats.edit(chat, mine, `edited ${step}`)); break;
-      case 5: if (mine && roll(4) === 0) ask(d.chats.recall(chat, mine)); break;
-      case 6: if (top && roll(4) === 0) ask(d.chats.hide(chat, seq)); break;
-      case 7: if (top) ask(d.chats.react(chat, seq, ["👍", "🎉", "😀"][roll(3)], roll(3) > 0)); break;
-      case 8: d.chats.read(chat, seq); break;
-      case 9: d.chats.typing(chat, roll(2) === 0); break;
-      case 10: if (roll(2)) d.line.cut(); else await sleep(roll(20)); break;
-      case 11: d.line.mend(); break;
-      case 12: if (top) ask(d.chats.around(chat, seq)); break;
-      case 13: ask(d.chats.newer(chat)); break;
-      case 14: ask(roll(2) ? d.chats.newest(chat) : d.chats.older(chat)); break;
+      case 4:
+        if (mine) ask(d.chats.edit(chat, mine, `edited ${step}`));
+        break;
+      case 5:
+        if (mine && roll(4) === 0) ask(d.chats.recall(chat, mine));
+        break;
+      case 6:
+        if (top && roll(4) === 0) ask(d.chats.hide(chat, seq));
+        break;
+      case 7:
+        if (top) ask(d.chats.react(chat, seq, ["👍", "🎉", "😀"][roll(3)], roll(3) > 0));
+        break;
+      case 8:
+        d.chats.read(chat, seq);
+        break;
+      case 9:
+        d.chats.typing(chat, roll(2) === 0);
+        break;
+      case 10:
+        if (roll(2)) d.line.cut();
+        else await sleep(roll(20));
+        break;
+      case 11:
+        d.line.mend();
+        break;
+      case 12:
+        if (top) ask(d.chats.around(chat, seq));
+        break;
+      case 13:
+        ask(d.chats.newer(chat));
+        break;
+      case 14:
+        ask(roll(2) ? d.chats.newest(chat) : d.chats.older(chat));
+        break;
     }
   }
   for (const [d] of devices) d.line.mend();
@@ -637,14 +757,21 @@ test("random steps with cuts end as a fresh client reads them", async (t) => {
     };
     const hidden = (await fresh.client.call("chats.changes", { path: { chat }, query: { since: 0 } })).hidden ?? [];
     let want;
-    await until(() => `a device to be whole: it has\n${JSON.stringify(d.chats.messages(chat))}\nand a fresh one\n${want}`, async () => {
-      if (d.chats.get(chat)?.seq !== total || d.chats.pending(chat).length) return false;
-      while (d.chats.hasNewer(chat)) await d.chats.newer(chat);
-      while (d.chats.hasOlder(chat)) await d.chats.older(chat);
-      return JSON.stringify(d.chats.messages(chat)) === (want = await read());
-    });
+    await until(
+      () => `a device to be whole: it has\n${JSON.stringify(d.chats.messages(chat))}\nand a fresh one\n${want}`,
+      async () => {
+        if (d.chats.get(chat)?.seq !== total || d.chats.pending(chat).length) return false;
+        while (d.chats.hasNewer(chat)) await d.chats.newer(chat);
+        while (d.chats.hasOlder(chat)) await d.chats.older(chat);
+        return JSON.stringify(d.chats.messages(chat)) === (want = await read());
+      },
+    );
     const seqs = d.seqs(chat);
-    assert.deepEqual(seqs, [...seqs].sort((x, y) => x - y), "in order");
+    assert.deepEqual(
+      seqs,
+      [...seqs].sort((x, y) => x - y),
+      "in order",
+    );
     assert.equal(new Set(seqs).size, seqs.length, "each once");
     const missing = numbers(total).filter((n) => !seqs.includes(n) && !hidden.includes(n));
     assert.deepEqual(missing, [], "none missing");
@@ -652,7 +779,12 @@ test("random steps with cuts end as a fresh client reads them", async (t) => {
     await until("marks to be as fresh ones", async () => {
       const now = await fresh.client.call("chats.get", { path: { chat } });
       const shown = d.chats.get(chat);
-      return shown.read === now.read && shown.unread === now.unread && (shown.peer_read ?? 0) === (now.peer_read ?? 0) && (shown.peer_got ?? 0) === (now.peer_got ?? 0);
+      return (
+        shown.read === now.read &&
+        shown.unread === now.unread &&
+        (shown.peer_read ?? 0) === (now.peer_read ?? 0) &&
+        (shown.peer_got ?? 0) === (now.peer_got ?? 0)
+      );
     });
     assert.ok(state.peer);
   }

@@ -6,7 +6,21 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { reference, typesOf } from "../scripts/types.js";
 import WebSocket from "ws";
-import { Chats, Ended, IndexedStorage, MemoryStorage, newestOf, openStorage, refreshing, Refused, sendFile, StoaClient, Unreachable, uploadFile, WebStorage } from "../dist/index.js";
+import {
+  Chats,
+  Ended,
+  IndexedStorage,
+  MemoryStorage,
+  newestOf,
+  openStorage,
+  refreshing,
+  Refused,
+  sendFile,
+  StoaClient,
+  Unreachable,
+  uploadFile,
+  WebStorage,
+} from "../dist/index.js";
 import { Device, Server, until } from "./world.js";
 
 // localStorage, as a map.
@@ -34,12 +48,22 @@ for (const [name, make] of Object.entries(storages)) {
     await s.set("b/1", 1);
     await s.set("a/1", "other");
     await s.set("b/10", null);
-    assert.deepEqual(await s.entries("b/"), [["b/1", 1], ["b/10", null], ["b/2", { two: [2] }]]);
+    assert.deepEqual(await s.entries("b/"), [
+      ["b/1", 1],
+      ["b/10", null],
+      ["b/2", { two: [2] }],
+    ]);
     await s.set("b/1", "again");
     await s.delete("b/10");
     await s.delete("b/none");
-    assert.deepEqual(await s.entries("b/"), [["b/1", "again"], ["b/2", { two: [2] }]]);
-    assert.deepEqual((await s.entries("")).map(([key]) => key), ["a/1", "b/1", "b/2"]);
+    assert.deepEqual(await s.entries("b/"), [
+      ["b/1", "again"],
+      ["b/2", { two: [2] }],
+    ]);
+    assert.deepEqual(
+      (await s.entries("")).map(([key]) => key),
+      ["a/1", "b/1", "b/2"],
+    );
   });
 }
 
@@ -86,7 +110,12 @@ test("the outbox lives in IndexedDB", async (t) => {
   await until("the outbox to be empty", async () => (await again.storage.entries("")).length === 0);
 
   await t.test("and is of one user", async () => {
-    await again.storage.set(`outbox/${b.person.id}/1`, { chat: a.person.chat, body: { client_id: "foreign", kind: "text", text: "not a's" }, at: 1, state: "sending" });
+    await again.storage.set(`outbox/${b.person.id}/1`, {
+      chat: a.person.chat,
+      body: { client_id: "foreign", kind: "text", text: "not a's" },
+      at: 1,
+      state: "sending",
+    });
     await again.chats.send(chat, { kind: "text", text: "second" });
     await until("the message", () => b.texts(a.person.chat).includes("second"));
     const kept = async () => (await again.storage.entries("")).map(([, out]) => out.body.text).join();
@@ -95,7 +124,11 @@ test("the outbox lives in IndexedDB", async (t) => {
   });
 
   await t.test("the types are those of the reference", async () => {
-    assert.equal(await readFile(new URL("../src/wire.ts", import.meta.url), "utf8"), await typesOf(await reference("openapi.json")), 'Run "npm run types".');
+    assert.equal(
+      await readFile(new URL("../src/wire.ts", import.meta.url), "utf8"),
+      await typesOf(await reference("openapi.json")),
+      'Run "npm run types".',
+    );
   });
 
   await t.test("the example of the README runs", async () => {
@@ -107,15 +140,35 @@ test("the outbox lives in IndexedDB", async (t) => {
     globalThis.WebSocket ??= WebSocket;
     const run = Object.getPrototypeOf(async () => {}).constructor;
     const play = (text, names) => new run(...Object.keys(names), text)(...Object.values(names));
-    await play(logIn, { url: server.url, email: a.person.tokens.user.email, password: "correct horse 9 battery", save });
+    await play(logIn, {
+      url: server.url,
+      email: a.person.tokens.user.email,
+      password: "correct horse 9 battery",
+      save,
+    });
     const { access_token } = JSON.parse(kept.getItem("tokens"));
-    const body = code.replace(/^import .*$/m, "").replace(/"http:[^"]*"/, JSON.stringify(server.url)) + "return { client, chats };";
-    const { client, chats } = await play(body, { Chats, refreshing, StoaClient, localStorage: kept, friend: b.person.id, console: { log: (...args) => said.push(args.join(" ")) } });
+    const body =
+      code.replace(/^import .*$/m, "").replace(/"http:[^"]*"/, JSON.stringify(server.url)) +
+      "return { client, chats };";
+    const { client, chats } = await play(body, {
+      Chats,
+      refreshing,
+      StoaClient,
+      localStorage: kept,
+      friend: b.person.id,
+      console: { log: (...args) => said.push(args.join(" ")) },
+    });
     await until("the message", () => b.texts(a.person.chat).includes("Hello"));
-    await until(() => "all that the example tells: " + said, () => said.some((s) => /^u:\S+ \d+ Hello$/.test(s)) && said.includes("Hello sent") && said.includes("online"));
+    await until(
+      () => "all that the example tells: " + said,
+      () => said.some((s) => /^u:\S+ \d+ Hello$/.test(s)) && said.includes("Hello sent") && said.includes("online"),
+    );
     await play(logOut, { chats, client, localStorage: kept });
     assert.equal(kept.getItem("tokens"), null);
-    assert.equal((await fetch(server.url + "/v1/me", { headers: { Authorization: `Bearer ${access_token}` } })).status, 401);
+    assert.equal(
+      (await fetch(server.url + "/v1/me", { headers: { Authorization: `Bearer ${access_token}` } })).status,
+      401,
+    );
   });
 
   await t.test("typing ends by itself", async () => {
@@ -125,7 +178,11 @@ test("the outbox lives in IndexedDB", async (t) => {
   await t.test("tokens are renewed once for all who ask", async () => {
     let refreshes = 0;
     let tokens = a.person.tokens;
-    const source = refreshing({ url: server.url, load: () => tokens, save: (got) => void ((tokens = got), refreshes++) });
+    const source = refreshing({
+      url: server.url,
+      load: () => tokens,
+      save: (got) => void ((tokens = got), refreshes++),
+    });
     const old = tokens.access_token;
     assert.equal(await source(), old);
     const got = await Promise.all([source(old), source(old), source(old)]);
@@ -135,21 +192,29 @@ test("the outbox lives in IndexedDB", async (t) => {
     await assert.rejects(source(tokens.access_token), Ended);
     tokens = null;
     await assert.rejects(source(), Ended);
-    const away = refreshing({ url: "http://127.0.0.1:1", load: () => ({ access_token: "a", refresh_token: "r" }), save: () => {} });
+    const away = refreshing({
+      url: "http://127.0.0.1:1",
+      load: () => ({ access_token: "a", refresh_token: "r" }),
+      save: () => {},
+    });
     await assert.rejects(away("a"), { name: "Unreachable" });
   });
 });
 
 // A token is valid for at least a minute.
-test("a token that expires on an open connection is replaced", { skip: !process.env.STOA_TEST_SLOW && "STOA_TEST_SLOW is not set" }, async (t) => {
-  const server = await Server.start("--accounts-access-life=1m");
-  t.after(() => server.end());
-  const d = await (await server.person("Anna")).device();
-  t.after(() => d.close());
-  await until("two refreshes", () => d.refreshes >= 1);
-  await d.client.call("me.get");
-  assert.deepEqual(d.states, ["connecting", "online", "new"]);
-});
+test(
+  "a token that expires on an open connection is replaced",
+  { skip: !process.env.STOA_TEST_SLOW && "STOA_TEST_SLOW is not set" },
+  async (t) => {
+    const server = await Server.start("--accounts-access-life=1m");
+    t.after(() => server.end());
+    const d = await (await server.person("Anna")).device();
+    t.after(() => d.close());
+    await until("two refreshes", () => d.refreshes >= 1);
+    await d.client.call("me.get");
+    assert.deepEqual(d.states, ["connecting", "online", "new"]);
+  },
+);
 
 test("who sends a file waits for as long as the server says", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
@@ -174,7 +239,12 @@ test("who sends a file waits for as long as the server says", async (t) => {
   assert.equal(calls, 1, "it is not asked again before its time");
   t.mock.timers.tick(1_000);
   assert.deepEqual(await sent, { seq: 1 });
-  const spent = new Refused(429, "transfer.quota", "You have reached today's limit for files. Try again tomorrow.", 3600);
+  const spent = new Refused(
+    429,
+    "transfer.quota",
+    "You have reached today's limit for files. Try again tomorrow.",
+    3600,
+  );
   client.request = async () => {
     throw spent;
   };
@@ -206,7 +276,10 @@ test("an upload over a line that is cut again and again goes on while each try b
 
 test("uploads that break together do not all come back in one moment", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
-  for (const [chance, pause] of [[0, 250], [0.5, 375]]) {
+  for (const [chance, pause] of [
+    [0, 250],
+    [0.5, 375],
+  ]) {
     t.mock.method(Math, "random", () => chance);
     let calls = 0;
     const client = {
@@ -247,7 +320,11 @@ test("who has one connection too many is logged in still", async (t) => {
 test("an answer to a renewal is not for who has logged in meanwhile", async () => {
   const ada = { access_token: "ada", refresh_token: "ada's" };
   const bob = { access_token: "bob", refresh_token: "bob's" };
-  for (const answer of [() => Response.json({ access_token: "ada again", refresh_token: "ada's next" }), () => Response.json({ code: "auth.refresh_invalid" }, { status: 401 }), () => Promise.reject(new TypeError("The line is cut."))]) {
+  for (const answer of [
+    () => Response.json({ access_token: "ada again", refresh_token: "ada's next" }),
+    () => Response.json({ code: "auth.refresh_invalid" }, { status: 401 }),
+    () => Promise.reject(new TypeError("The line is cut.")),
+  ]) {
     for (const next of [bob, null]) {
       let kept = ada;
       const saved = [];
@@ -286,9 +363,20 @@ test("a page that is in no secure context sends files", async (t) => {
 });
 
 test("a proxy that says by a date when to come back says no seconds", async (t) => {
-  const client = new StoaClient({ url: "http://127.0.0.1:1", getToken: async () => "token", storage: new MemoryStorage() });
-  t.mock.method(globalThis, "fetch", async () => new Response("", { status: 503, headers: { "Retry-After": "Thu, 26 Nov 2026 18:00:00 GMT" } }));
-  await assert.rejects(client.request("/v1/me"), (err) => err instanceof Refused && err.temporary && err.retryAfter === 0);
+  const client = new StoaClient({
+    url: "http://127.0.0.1:1",
+    getToken: async () => "token",
+    storage: new MemoryStorage(),
+  });
+  t.mock.method(
+    globalThis,
+    "fetch",
+    async () => new Response("", { status: 503, headers: { "Retry-After": "Thu, 26 Nov 2026 18:00:00 GMT" } }),
+  );
+  await assert.rejects(
+    client.request("/v1/me"),
+    (err) => err instanceof Refused && err.temporary && err.retryAfter === 0,
+  );
 });
 
 test("a renewal whose answer is lost is asked for again, while the server gives the same tokens", async (t) => {
@@ -322,14 +410,21 @@ test("a database whose connection the browser has ended is opened anew", async (
   opened.at(-1).close();
   await storage.set("b", 2);
   opened.at(-1).close();
-  assert.deepEqual(await storage.entries(""), [["a", 1], ["b", 2]]);
+  assert.deepEqual(await storage.entries(""), [
+    ["a", 1],
+    ["b", 2],
+  ]);
   opened.at(-1).close();
   await storage.delete("a");
   assert.deepEqual(await storage.entries(""), [["b", 2]]);
 });
 
 test("messages are sent in the order of writing, also after the clock was set back", async (t) => {
-  const client = new StoaClient({ url: "http://127.0.0.1:1", getToken: async () => "token", storage: new MemoryStorage() });
+  const client = new StoaClient({
+    url: "http://127.0.0.1:1",
+    getToken: async () => "token",
+    storage: new MemoryStorage(),
+  });
   t.after(() => client.disconnect());
   const { now } = Date;
   let ahead = 3_600_000;
@@ -343,7 +438,10 @@ test("messages are sent in the order of writing, also after the clock was set ba
   t.after(() => after.stop());
   await after.start();
   await after.send("u:bob", { kind: "text", text: "second" });
-  assert.deepEqual(after.pending("u:bob").map((out) => out.body.text), ["first", "second"]);
+  assert.deepEqual(
+    after.pending("u:bob").map((out) => out.body.text),
+    ["first", "second"],
+  );
 });
 
 test("who has too many unfinished transfers is told so after a second try", async (t) => {
@@ -375,7 +473,8 @@ test("the chat of a group that its user has left stays away, though they have ju
     storage: Promise.resolve(new MemoryStorage()),
     on: (name, fn) => ((listeners[name] = fn), () => {}),
     call: async (operation) => {
-      if (operation === "chats.list") return { sync: "1", chats: [{ chat, group: "rowing", seq: 0, rev: 0, read: 0, unread: 0, at }] };
+      if (operation === "chats.list")
+        return { sync: "1", chats: [{ chat, group: "rowing", seq: 0, rev: 0, read: 0, unread: 0, at }] };
       if (operation === "chats.send") return { id: "m", chat, seq: 1, at };
       throw new Refused(404, "chat.unknown", "There is no such chat.");
     },
@@ -394,11 +493,24 @@ test("the chat of a group that its user has left stays away, though they have ju
 });
 
 test("of two documents of a group the newest parts count, in either order", () => {
-  const of = (group, own, role, remark, seen) => ({ group: { id: "rowing", version: group, name: `name ${group}` }, me: { role, notify: `notify ${own}`, version: own, ...(remark && { remark }), ...(seen && { seen }) } });
+  const of = (group, own, role, remark, seen) => ({
+    group: { id: "rowing", version: group, name: `name ${group}` },
+    me: { role, notify: `notify ${own}`, version: own, ...(remark && { remark }), ...(seen && { seen }) },
+  });
   const cases = [
-    ["own settings that changed twice", of(5, 1, "member", "first"), of(5, 2, "member", "second", 3), of(5, 2, "member", "second", 3)],
+    [
+      "own settings that changed twice",
+      of(5, 1, "member", "first"),
+      of(5, 2, "member", "second", 3),
+      of(5, 2, "member", "second", 3),
+    ],
     ["a remark that was removed", of(5, 1, "member", "first", 3), of(5, 2, "member"), of(5, 2, "member")],
-    ["a role that changed in between", of(6, 1, "admin", "first"), of(5, 2, "member", "second"), of(6, 2, "admin", "second")],
+    [
+      "a role that changed in between",
+      of(6, 1, "admin", "first"),
+      of(5, 2, "member", "second"),
+      of(6, 2, "admin", "second"),
+    ],
     ["a newer document", of(5, 1, "member", "first"), of(6, 2, "admin", "second"), of(6, 2, "admin", "second")],
   ];
   for (const [what, one, other, want] of cases) {
@@ -409,7 +521,17 @@ test("of two documents of a group the newest parts count, in either order", () =
 
 test("settings of a chat never go back to an older version", async () => {
   const handlers = {};
-  const chat = (version, draft) => ({ chat: "u:bob", peer: "bob", seq: 1, rev: 0, read: 1, unread: 0, at: "2026-11-28T12:00:00.000Z", version, draft });
+  const chat = (version, draft) => ({
+    chat: "u:bob",
+    peer: "bob",
+    seq: 1,
+    rev: 0,
+    read: 1,
+    unread: 0,
+    at: "2026-11-28T12:00:00.000Z",
+    version,
+    draft,
+  });
   let listed = [chat(3, "third")];
   const client = {
     state: "online",

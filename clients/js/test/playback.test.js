@@ -27,12 +27,27 @@ test("a player drifts back before it seeks", () => {
   const s = new PlaybackSync(40, 1000);
   const now = 1_700_000_010_000;
   assert.deepEqual(s.correct(now, 0), { paused: true, seek: false, to: 0, rate: 1 });
-  const playing = { generation: 1, version: 3, position: 5000, server_time: 1_700_000_000_000, rate: 1.5, paused: false };
+  const playing = {
+    generation: 1,
+    version: 3,
+    position: 5000,
+    server_time: 1_700_000_000_000,
+    rate: 1.5,
+    paused: false,
+  };
   assert.ok(s.take(playing));
   assert.ok(!s.take(playing));
   assert.ok(!s.take({ ...playing, version: 2 }));
   assert.ok(!s.take({ ...playing, generation: 0, version: 9 }));
-  for (const [off, seek, rate] of [[0, false, 1.5], [40, false, 1.5], [50, false, 1.425], [-50, false, 1.575], [900, false, 1.35], [1000, true, 1.5], [-3000, true, 1.5]]) {
+  for (const [off, seek, rate] of [
+    [0, false, 1.5],
+    [40, false, 1.5],
+    [50, false, 1.425],
+    [-50, false, 1.575],
+    [900, false, 1.35],
+    [1000, true, 1.5],
+    [-3000, true, 1.5],
+  ]) {
     const c = s.correct(now, 20_000 + off);
     assert.equal(c.seek, seek, `off by ${off}`);
     assert.ok(Math.abs(c.rate - rate) < 1e-9, `off by ${off}: ${c.rate}`);

@@ -14,7 +14,7 @@ const patience = 60_000; // ms until a wait fails; no test depends on the speed
 
 /** Waits until fn returns a true value, and returns it. */
 export async function until(what, fn) {
-  for (const end = Date.now() + patience; ; ) {
+  for (const end = Date.now() + patience; ;) {
     const got = await fn();
     if (got) return got;
     if (Date.now() > end) throw new Error(`This did not happen: ${typeof what === "function" ? what() : what}.`);
@@ -66,13 +66,24 @@ export class Server {
   async run() {
     const bin = process.env.STOA_BIN ?? fileURLToPath(new URL("../../../bin/stoa", import.meta.url));
     this.said = "";
-    this.process = spawn(bin, ["serve", "--addr", `127.0.0.1:${this.port}`, "--data", this.data, "--dev=true", "--log=warn", "--accounts-limits-codes-per-ip=1000000", ...this.flags]);
+    this.process = spawn(bin, [
+      "serve",
+      "--addr",
+      `127.0.0.1:${this.port}`,
+      "--data",
+      this.data,
+      "--dev=true",
+      "--log=warn",
+      "--accounts-limits-codes-per-ip=1000000",
+      ...this.flags,
+    ]);
     for (const stream of [this.process.stdout, this.process.stderr]) stream.on("data", (text) => (this.said += text));
     this.gone = new Promise((done) => this.process.on("close", done));
     await until(
       () => "the server to start: " + this.said,
       () => {
-        if (this.process.exitCode !== null || this.process.signalCode !== null) throw new Error("The server has ended: " + this.said);
+        if (this.process.exitCode !== null || this.process.signalCode !== null)
+          throw new Error("The server has ended: " + this.said);
         return fetch(this.url + "/readyz").then(
           (r) => r.ok,
           () => false,
@@ -93,7 +104,11 @@ export class Server {
   }
 
   async post(path, body) {
-    const answer = await fetch(this.url + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    const answer = await fetch(this.url + path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
     if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
     return answer.status === 204 ? undefined : answer.json();
   }
@@ -102,8 +117,14 @@ export class Server {
   async person(name) {
     const email = `${name}${Math.random().toString(36).slice(2)}@example.org`;
     await this.post("/v1/auth/codes", { email, purpose: "register" });
-    const code = await until("a code to be mailed", async () => (await (await fetch(`${this.url}/dev/mail.json?to=${email}`)).json())[0]?.code);
-    return new Person(this, await this.post("/v1/auth/register", { email, code, name, password: "correct horse 9 battery" }));
+    const code = await until(
+      "a code to be mailed",
+      async () => (await (await fetch(`${this.url}/dev/mail.json?to=${email}`)).json())[0]?.code,
+    );
+    return new Person(
+      this,
+      await this.post("/v1/auth/register", { email, code, name, password: "correct horse 9 battery" }),
+    );
   }
 
   /** Two friends, each with a device. */
@@ -157,7 +178,13 @@ export class Device {
       }),
       storage: this.storage,
       ...this.options,
-      wire: { websocket: WebSocket, timeout: patience, minReconnectDelay: 20, maxReconnectDelay: 200, ...this.options.wire },
+      wire: {
+        websocket: WebSocket,
+        timeout: patience,
+        minReconnectDelay: 20,
+        maxReconnectDelay: 200,
+        ...this.options.wire,
+      },
     });
     this.client.on("state", (s) => this.states.push(s.state));
     this.client.on("open", ({ resumed }) => this.states.push(resumed ? "resumed" : "new"));

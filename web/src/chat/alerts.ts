@@ -25,7 +25,8 @@ export function alertState(): AlertState {
 
 /** Switches notifications on or off. For on, the browser asks the user. */
 export async function setAlerts(on: boolean): Promise<AlertState> {
-  if (on && alertState() !== "none" && (await Notification.requestPermission()) === "granted") storage.setItem(STORE, "on");
+  if (on && alertState() !== "none" && (await Notification.requestPermission()) === "granted")
+    storage.setItem(STORE, "on");
   else storage.removeItem(STORE);
   return alertState();
 }
@@ -39,13 +40,15 @@ export function alertOf(line: Omit<Line, "stop">, me: User, people: People): voi
     void known.then(() => notify(titleOf(talk, m.chat), said(m, talk), m.chat, `#/chats/${placeOf(m.chat)}/${m.seq}`));
   });
   line.client.on("transfer.updated", (f) => {
-    if (f.to === me.id && f.status === "pending") notify(nameIn(talk, f.from), c.files.offers(f.name), `file ${f.id}`, `#/chats/${f.from}`);
+    if (f.to === me.id && f.status === "pending")
+      notify(nameIn(talk, f.from), c.files.offers(f.name), `file ${f.id}`, `#/chats/${f.from}`);
   });
   line.client.on("friend.requested", (r) => {
     if (r.from.id !== me.id) notify(nameOf(r.from), c.asksFriendship, "friends", "#/friends");
   });
   line.client.on("group.requested", (r) => {
-    if (r.user.id !== me.id) notify(line.groups.title(r.group), g.asksToJoin(nameOf(r.user)), `requests ${r.group}`, `#/chats/g:${r.group}`);
+    if (r.user.id !== me.id)
+      notify(line.groups.title(r.group), g.asksToJoin(nameOf(r.user)), `requests ${r.group}`, `#/chats/g:${r.group}`);
   });
 }
 
@@ -65,7 +68,11 @@ function said(m: Message, talk: Talk): string {
 function notify(title: string, body: string, tag: string, hash: string): void {
   if (alertState() !== "on" || document.visibilityState === "visible") return;
   try {
-    const shown = new Notification(title, { body, tag, icon: document.querySelector<HTMLLinkElement>("link[rel=icon]")!.href });
+    const shown = new Notification(title, {
+      body,
+      tag,
+      icon: document.querySelector<HTMLLinkElement>("link[rel=icon]")!.href,
+    });
     shown.onclick = () => {
       focus();
       location.hash = hash;

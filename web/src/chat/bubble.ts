@@ -18,7 +18,9 @@ import { timeOf } from "./when";
 export type Tick = "sending" | "failed" | "sent" | "delivered" | "read";
 
 /** The content of a quoted message; "gone" if it is no longer visible, undefined while it is loading. */
-export type Quoted = Pick<Message, "from" | "kind" | "text" | "media" | "location" | "card" | "custom" | "system"> & { recalled?: string };
+export type Quoted = Pick<Message, "from" | "kind" | "text" | "media" | "location" | "card" | "custom" | "system"> & {
+  recalled?: string;
+};
 
 /** The author of a message in a group, with the role. */
 export interface Author {
@@ -62,13 +64,25 @@ export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
   const at = m?.at ?? b.out!.at;
   const opener: HTMLButtonElement = h(
     "button",
-    { type: "button", class: "round more", tabindex: -1, "aria-haspopup": "menu", "aria-label": c.actions, onclick: () => on.menu(b, opener) },
+    {
+      type: "button",
+      class: "round more",
+      tabindex: -1,
+      "aria-haspopup": "menu",
+      "aria-label": c.actions,
+      onclick: () => on.menu(b, opener),
+    },
     sign("more"),
   );
   const bare = body.kind === "text" && !body.text && b.out?.body.forward;
   return h(
     "li",
-    { class: `message ${b.own ? "own" : "theirs"} ${b.author ? "authored" : ""} ${b.forMe ? "for-me" : ""} ${b.follows ? "follows" : ""} ${b.tick ?? ""}`, tabindex: -1, "data-seq": b.seq || null, "data-tick": b.tick },
+    {
+      class: `message ${b.own ? "own" : "theirs"} ${b.author ? "authored" : ""} ${b.forMe ? "for-me" : ""} ${b.follows ? "follows" : ""} ${b.tick ?? ""}`,
+      tabindex: -1,
+      "data-seq": b.seq || null,
+      "data-tick": b.tick,
+    },
     b.author && !b.follows ? h("span", { class: "author-face" }, face(b.author.profile)) : null,
     h(
       "div",
@@ -94,15 +108,32 @@ export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
 
 /** An event of a group, among its messages. */
 export function drawHappening(m: Message, talk: Talk): HTMLLIElement {
-  return h("li", { class: "happening", "data-seq": m.seq }, h("span", {}, happened(m, talk, m.chat), " ", h("time", { datetime: m.at }, timeOf(m.at))));
+  return h(
+    "li",
+    { class: "happening", "data-seq": m.seq },
+    h("span", {}, happened(m, talk, m.chat), " ", h("time", { datetime: m.at }, timeOf(m.at))),
+  );
 }
 
 // The name above the first of several bubbles; for a screen reader above each.
 function author({ name, role }: Author, follows: boolean): HTMLElement {
-  return h("p", { class: follows ? "sr" : "author" }, name, " ", role !== "member" && !follows && h("span", { class: "role" }, g.roles[role]));
+  return h(
+    "p",
+    { class: follows ? "sr" : "author" },
+    name,
+    " ",
+    role !== "member" && !follows && h("span", { class: "role" }, g.roles[role]),
+  );
 }
 
-function quote(seq: number, quoted: Quoted | "gone" | undefined, talk: Talk, group: string, chat: string, on: Doings): Child {
+function quote(
+  seq: number,
+  quoted: Quoted | "gone" | undefined,
+  talk: Talk,
+  group: string,
+  chat: string,
+  on: Doings,
+): Child {
   if (quoted === "gone") return h("p", { class: "quoted" }, c.quoteGone);
   const from = quoted && (quoted.from === talk.me.id ? t.words.you : nameIn(talk, quoted.from, group));
   return h(
@@ -121,7 +152,14 @@ function reactions(b: Bubble, talk: Talk, on: Doings): Child[] {
     const names = users.map((u) => (u === talk.me.id ? t.words.you : nameIn(talk, u, groupOf(b.chat)))).join(", ");
     return h(
       "button",
-      { type: "button", class: "reaction", "aria-pressed": String(mine), "aria-label": c.reactionOf(emoji, names), title: names, onclick: () => on.react(b.seq, emoji, !mine) },
+      {
+        type: "button",
+        class: "reaction",
+        "aria-pressed": String(mine),
+        "aria-label": c.reactionOf(emoji, names),
+        title: names,
+        onclick: () => on.react(b.seq, emoji, !mine),
+      },
       emoji,
       users.length > 1 && h("span", {}, String(users.length)),
     );
@@ -134,6 +172,11 @@ function failure({ body, reason }: Outgoing, talk: Talk, on: Doings): HTMLElemen
     "div",
     { class: "failure" },
     h("p", { class: "fault" }, c.notSent(sayRefusal(reason?.code ?? "", reason?.detail ?? ""))),
-    h("div", { class: "row" }, act(t.words.tryAgain, "link", () => on.retry(body.client_id), talk.failed), act(c.discard, "link", () => on.discard(body.client_id), talk.failed)),
+    h(
+      "div",
+      { class: "row" },
+      act(t.words.tryAgain, "link", () => on.retry(body.client_id), talk.failed),
+      act(c.discard, "link", () => on.discard(body.client_id), talk.failed),
+    ),
   );
 }

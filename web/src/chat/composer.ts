@@ -34,7 +34,12 @@ export class Composer {
   constructor(
     private readonly chat: string,
     private readonly talk: Talk,
-    private readonly on: { sent: () => void; up: () => void; file: (file: File) => void; voice: (r: Recording) => void },
+    private readonly on: {
+      sent: () => void;
+      up: () => void;
+      file: (file: File) => void;
+      voice: (r: Recording) => void;
+    },
   ) {
     const { chats, drafts } = talk.line;
     this.#kept = chats.get(chat)?.draft ?? "";
@@ -54,14 +59,41 @@ export class Composer {
     if (!chats.pending(chat).some((out) => out.body.text === this.#kept.trim())) this.field.value = this.#kept;
     const group = groupOf(chat);
     if (group) this.#mentions = new Mentions(this.field, group, talk);
-    const input = h("input", { type: "file", hidden: true, multiple: true, onchange: () => (this.#files([...(input.files ?? [])]), (input.value = "")) });
+    const input = h("input", {
+      type: "file",
+      hidden: true,
+      multiple: true,
+      onchange: () => (this.#files([...(input.files ?? [])]), (input.value = "")),
+    });
     this.#writing = h(
       "div",
       { class: "writing" },
       input,
-      h("button", { type: "button", class: "round", "aria-label": c.files.send, title: c.files.send, onclick: () => input.click() }, sign("clip")),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "round",
+          "aria-label": c.files.send,
+          title: c.files.send,
+          onclick: () => input.click(),
+        },
+        sign("clip"),
+      ),
       this.field,
-      canRecord() ? h("button", { type: "button", class: "round", "aria-label": c.voice.record, title: c.voice.record, onclick: () => void this.#record() }, sign("voice")) : null,
+      canRecord()
+        ? h(
+            "button",
+            {
+              type: "button",
+              class: "round",
+              "aria-label": c.voice.record,
+              title: c.voice.record,
+              onclick: () => void this.#record(),
+            },
+            sign("voice"),
+          )
+        : null,
       h("button", { type: "submit", class: "round send", "aria-label": c.send }, sign("send")),
     );
     this.el = h(
@@ -92,8 +124,22 @@ export class Composer {
     const name = message.from === this.talk.me.id ? t.words.you : nameIn(this.talk, message.from, groupOf(this.chat));
     put(
       this.#bar,
-      h("div", {}, h("p", { class: "quoted-from" }, edits ? c.editing : c.replyTo(name)), h("p", { class: "quoted-text" }, preview(message, this.talk, this.chat))),
-      h("button", { type: "button", class: "round", "aria-label": t.words.cancel, onclick: () => (this.#cancel(), this.field.focus()) }, icon("close")),
+      h(
+        "div",
+        {},
+        h("p", { class: "quoted-from" }, edits ? c.editing : c.replyTo(name)),
+        h("p", { class: "quoted-text" }, preview(message, this.talk, this.chat)),
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "round",
+          "aria-label": t.words.cancel,
+          onclick: () => (this.#cancel(), this.field.focus()),
+        },
+        icon("close"),
+      ),
     );
     this.#bar.hidden = false;
     if (edits) {
@@ -191,7 +237,11 @@ export class Composer {
     this.#cancel();
     this.#keep();
     try {
-      await chats.send(this.chat, { kind: "text", text, ...(mentions.length > 0 && { mentions }) }, about ? { reply_to: about.message.seq } : {});
+      await chats.send(
+        this.chat,
+        { kind: "text", text, ...(mentions.length > 0 && { mentions }) },
+        about ? { reply_to: about.message.seq } : {},
+      );
       this.on.sent();
     } catch (err) {
       // The text is not stored elsewhere. It is put before any text that the user has written since.
@@ -221,7 +271,8 @@ export class Composer {
   async #record(): Promise<void> {
     if (this.#recording) return; // the browser is asking for the microphone
     const recording = (this.#recording = new AbortController());
-    const failed = (err: unknown) => void (this.#fault.textContent = err instanceof DOMException ? c.voice.none : explain(err));
+    const failed = (err: unknown) =>
+      void (this.#fault.textContent = err instanceof DOMException ? c.voice.none : explain(err));
     this.#fault.textContent = "";
     try {
       const bar = await record(

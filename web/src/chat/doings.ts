@@ -39,16 +39,25 @@ export function messageMenu(chat: string, b: Bubble, opener: HTMLElement, talk: 
     run: () => then(chats.react(chat, m.seq, emoji, !mine(emoji))),
   }));
   const items: Item[] = [{ text: c.reply, run: () => on.reply(m) }];
-  if (m.text && navigator.clipboard) items.push({ text: c.copy, run: () => then(navigator.clipboard.writeText(m.text!).then(() => on.said(t.card.copied))) });
+  if (m.text && navigator.clipboard)
+    items.push({
+      text: c.copy,
+      run: () => then(navigator.clipboard.writeText(m.text!).then(() => on.said(t.card.copied))),
+    });
   items.push({ text: c.forward, run: () => then(forward(chat, m, talk, on.said)) });
   if (b.own && m.kind === "text" && !m.forwarded) items.push({ text: c.edit, run: () => on.edit(m) });
-  if (b.own && group && (groups.get(group)?.group.members ?? 0) <= SMALL) items.push({ text: g.readers, run: () => then(readers(chat, m.seq, talk)) });
+  if (b.own && group && (groups.get(group)?.group.members ?? 0) <= SMALL)
+    items.push({ text: g.readers, run: () => then(readers(chat, m.seq, talk)) });
   if (group && groups.may(group, "pin")) {
     const pinned = on.pinned(m.seq);
-    items.push({ text: pinned ? g.unpin : g.pin, run: () => then(talk.line.client.call(pinned ? "chats.unpin" : "chats.pin", { path: { chat, seq: m.seq } })) });
+    items.push({
+      text: pinned ? g.unpin : g.pin,
+      run: () => then(talk.line.client.call(pinned ? "chats.unpin" : "chats.pin", { path: { chat, seq: m.seq } })),
+    });
   }
   if (b.own) items.push({ text: c.recall, sure: c.recallSure, run: () => then(chats.recall(chat, m.seq)) });
-  else if (group && groups.may(group, "moderate") && groups.over(group, m.from)) items.push({ text: g.recallOf, sure: c.recallSure, run: () => then(chats.recall(chat, m.seq)) });
+  else if (group && groups.may(group, "moderate") && groups.over(group, m.from))
+    items.push({ text: g.recallOf, sure: c.recallSure, run: () => then(chats.recall(chat, m.seq)) });
   items.push(hide);
   openMenu(opener, row, items);
 }
@@ -67,7 +76,13 @@ async function readers(chat: string, seq: number, talk: Talk): Promise<void> {
   const group = groupOf(chat);
   dialog(g.readers, (close) => [
     h("p", { class: "muted" }, g.readBy(users.length)),
-    h("ul", { class: "picks" }, ...users.map((user) => h("li", { class: "pick" }, face(groups.profile(group, user)), h("span", {}, nameIn(talk, user, group))))),
+    h(
+      "ul",
+      { class: "picks" },
+      ...users.map((user) =>
+        h("li", { class: "pick" }, face(groups.profile(group, user)), h("span", {}, nameIn(talk, user, group))),
+      ),
+    ),
     h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close)),
   ]);
 }

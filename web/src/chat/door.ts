@@ -17,16 +17,24 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
   const failed = (err: unknown) => {
     if (!(err instanceof Ended) && !closed.signal.aborted) fail(explain(err));
   };
-  const body = h("section", { class: "card door", "aria-label": g.doorLabel }, h("p", { class: "muted" }, t.words.moment));
+  const body = h(
+    "section",
+    { class: "card door", "aria-label": g.doorLabel },
+    h("p", { class: "muted" }, t.words.moment),
+  );
   let shown = ""; // the group's id
   let withdrew = false; // the user has withdrawn the request here
 
   async function load(): Promise<void> {
     try {
-      const there = "link" in to ? await line.client.call("groups.look", { path: { link: to.link } }) : await line.client.call("groups.get", { path: { group: to.group } });
+      const there =
+        "link" in to
+          ? await line.client.call("groups.look", { path: { link: to.link } })
+          : await line.client.call("groups.get", { path: { group: to.group } });
       if (!closed.signal.aborted) show(there);
     } catch (err) {
-      if (err instanceof Refused && err.status === 404) put(body, h("p", { class: "none" }, g.worthless), h("a", { href: "#/chats" }, t.frame.titles.chats));
+      if (err instanceof Refused && err.status === 404)
+        put(body, h("p", { class: "none" }, g.worthless), h("a", { href: "#/chats" }, t.frame.titles.chats));
       else if (shown) failed(err);
       else if (!(err instanceof Ended)) put(body, unloaded(explain(err), load));
     }
@@ -44,7 +52,10 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
       enter();
     };
     const doing: Child[] = me
-      ? [h("p", { class: "muted" }, g.inAlready), h("a", { class: "primary small", href: `#/chats/g:${group.id}` }, g.toChat)]
+      ? [
+          h("p", { class: "muted" }, g.inAlready),
+          h("a", { class: "primary small", href: `#/chats/g:${group.id}` }, g.toChat),
+        ]
       : "link" in to || group.joins === "open"
         ? [h("div", { class: "row" }, act(g.join, "primary", join, failed))]
         : group.joins === "asking"
@@ -52,13 +63,27 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
           : [h("p", { class: "muted" }, g.onlyInvited)];
     put(
       body,
-      h("div", { class: "door-head" }, groupFace(group.name, group.picture, true), h("div", {}, h("h2", { tabindex: -1 }, group.name), h("p", { class: "muted" }, `${g.members(group.members)} · ${g.openFor[group.joins]}`))),
+      h(
+        "div",
+        { class: "door-head" },
+        groupFace(group.name, group.picture, true),
+        h(
+          "div",
+          {},
+          h("h2", { tabindex: -1 }, group.name),
+          h("p", { class: "muted" }, `${g.members(group.members)} · ${g.openFor[group.joins]}`),
+        ),
+      ),
       ...doing,
     );
   }
 
   function asking(group: string, question: string): HTMLElement {
-    const answer = field(question || g.answer, { name: "answer", maxlength: 200, autocomplete: "off" }, question ? g.answer : undefined);
+    const answer = field(
+      question || g.answer,
+      { name: "answer", maxlength: 200, autocomplete: "off" },
+      question ? g.answer : undefined,
+    );
     const el: HTMLFormElement = form(
       { class: "stack" },
       [answer],

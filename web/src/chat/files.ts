@@ -1,6 +1,14 @@
 // Files between users: offers, progress, and the uploads of this tab.
 
-import { isTemporary, Refused, sendFile, type Media, type StoaClient, type Transfer, Unreachable } from "@stoa-dev/client";
+import {
+  isTemporary,
+  Refused,
+  sendFile,
+  type Media,
+  type StoaClient,
+  type Transfer,
+  Unreachable,
+} from "@stoa-dev/client";
 import { Refused as Answered, Unreachable as NoAnswer, type Problem } from "../api";
 import { authed, token } from "../session";
 import { t } from "../texts";
@@ -67,7 +75,9 @@ export class Files {
 
   /** The files between the user and another, oldest first. */
   with(user: string): Transfer[] {
-    return [...this.#all.values()].filter((t) => t.from === user || t.to === user).sort((a, b) => Date.parse(a.created) - Date.parse(b.created));
+    return [...this.#all.values()]
+      .filter((t) => t.from === user || t.to === user)
+      .sort((a, b) => Date.parse(a.created) - Date.parse(b.created));
   }
 
   /** Offers of other users that wait for the user's answer. */
@@ -82,13 +92,21 @@ export class Files {
 
   async offer(to: string, file: File): Promise<void> {
     if (file.size === 0) throw empty();
-    const t = await this.client.call("transfers.offer", { body: { to, name: file.name, size: file.size, ...(file.type && { type: file.type }) }, key: crypto.getRandomValues(new Uint32Array(4)).join("-") });
+    const t = await this.client.call("transfers.offer", {
+      body: { to, name: file.name, size: file.size, ...(file.type && { type: file.type }) },
+      key: crypto.getRandomValues(new Uint32Array(4)).join("-"),
+    });
     this.#uploads.set(t.id, { file, running: false, sent: 0, fault: undefined });
     this.#take(t);
   }
 
   /** Uploads a file and sends it to a chat. Before the upload is complete, closing the page loses it. */
-  send(chat: string, file: File, kind: Sending["kind"] = PICTURES.includes(file.type) ? "image" : "file", media: Sending["media"] = {}): void {
+  send(
+    chat: string,
+    file: File,
+    kind: Sending["kind"] = PICTURES.includes(file.type) ? "image" : "file",
+    media: Sending["media"] = {},
+  ): void {
     if (file.size === 0) throw empty();
     const key = crypto.getRandomValues(new Uint32Array(4)).join("-");
     const of: Sending = { key, chat, file, kind, media, at: Date.now(), sent: 0, fault: undefined };
@@ -184,7 +202,10 @@ export class Files {
   async #read(): Promise<void> {
     try {
       for (let page = 0, cursor: string | undefined = ""; cursor !== undefined && page < PAGES; page++) {
-        const got: { transfers: Transfer[]; next?: string } = await this.client.call("transfers.list", cursor ? { query: { cursor } } : {});
+        const got: { transfers: Transfer[]; next?: string } = await this.client.call(
+          "transfers.list",
+          cursor ? { query: { cursor } } : {},
+        );
         for (const t of got.transfers) this.#take(t);
         cursor = got.next || undefined;
       }
@@ -197,7 +218,7 @@ export class Files {
   async #run(id: string, up: Upload): Promise<void> {
     up.running = true;
     try {
-      for (let pause = RETRY; this.#uploads.get(id) === up; ) {
+      for (let pause = RETRY; this.#uploads.get(id) === up;) {
         try {
           const stands = await authed(`/v1/transfers/${id}/upload`);
           const at = Number(stands.headers.get("Upload-Offset"));
@@ -278,13 +299,22 @@ const OVER = ["transfer.failed", "transfer.ended", "transfer.gone", "transfer.un
 const AGAIN = ["transfer.offset", "transfer.cut", "transfer.not_accepted"];
 
 function lost(err: unknown): boolean {
-  if (err instanceof Answered) return err.problem.status === 429 || err.problem.status >= 500 || AGAIN.includes(err.problem.code);
-  return err instanceof Again || err instanceof NoAnswer || err instanceof Unreachable || (err instanceof Refused && err.temporary);
+  if (err instanceof Answered)
+    return err.problem.status === 429 || err.problem.status >= 500 || AGAIN.includes(err.problem.code);
+  return (
+    err instanceof Again ||
+    err instanceof NoAnswer ||
+    err instanceof Unreachable ||
+    (err instanceof Refused && err.temporary)
+  );
 }
 
 function refusal(request: XMLHttpRequest): Error {
   try {
-    return new Answered(JSON.parse(request.responseText) as Problem, Number(request.getResponseHeader("Retry-After")) || 0);
+    return new Answered(
+      JSON.parse(request.responseText) as Problem,
+      Number(request.getResponseHeader("Retry-After")) || 0,
+    );
   } catch {
     return new Again(); // the connection was cut, or a proxy responded
   }

@@ -23,12 +23,27 @@ const USES = [0, 1, 10, 100];
 /** The address of a group for users who are not in it. */
 const address = (path: string) => `${location.origin}/#/${path}`;
 
-export const saveRow = (close: () => void, text = t.words.save) => h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, text), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel));
-export const closeRow = (close: () => void) => h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close));
+export const saveRow = (close: () => void, text = t.words.save) =>
+  h(
+    "div",
+    { class: "row" },
+    h("button", { type: "submit", class: "primary" }, text),
+    h("button", { type: "button", class: "link", onclick: close }, t.words.cancel),
+  );
+export const closeRow = (close: () => void) =>
+  h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close));
 export const fault = () => h("p", { class: "fault form-fault", role: "alert" });
-export const into = (el: HTMLElement) => (err: unknown) => void (el.textContent = err instanceof Error ? err.message : String(err));
+export const into = (el: HTMLElement) => (err: unknown) =>
+  void (el.textContent = err instanceof Error ? err.message : String(err));
 
-export function select<T extends string | number>(label: string, name: string, values: readonly T[], text: (v: T) => string, chosen: T, hint?: string): Field {
+export function select<T extends string | number>(
+  label: string,
+  name: string,
+  values: readonly T[],
+  text: (v: T) => string,
+  chosen: T,
+  hint?: string,
+): Field {
   const el = h("select", {}, ...values.map((value) => h("option", { value, selected: value === chosen }, text(value))));
   return field(label, { name }, hint, el);
 }
@@ -56,7 +71,12 @@ export function invite(group: string, talk: Talk): void {
             whom.el,
             saveRow(close, g.inviteDo),
           )
-        : h("div", { class: "stack" }, h("p", { class: "muted" }, talk.people.friends.length === 0 ? g.noFriends : g.allIn), closeRow(close)),
+        : h(
+            "div",
+            { class: "stack" },
+            h("p", { class: "muted" }, talk.people.friends.length === 0 ? g.noFriends : g.allIn),
+            closeRow(close),
+          ),
     ]);
   }, talk.failed);
 }
@@ -71,7 +91,13 @@ export function links(group: string, talk: Talk): void {
   const said = h("span", { class: "saved", role: "status" });
   const failed = into(wrong);
   const row = (l: GroupLink): HTMLLIElement => {
-    const text = h("input", { type: "text", readonly: true, class: "link-text", "aria-label": g.linkLabel, onfocus: () => text.select() });
+    const text = h("input", {
+      type: "text",
+      readonly: true,
+      class: "link-text",
+      "aria-label": g.linkLabel,
+      onfocus: () => text.select(),
+    });
     text.value = address(`join/${l.id}`);
     const copy = act(
       g.copy,
@@ -90,7 +116,13 @@ export function links(group: string, talk: Talk): void {
       none.hidden = list.children.length > 0;
       life.input.focus();
     };
-    const el = h("li", { "data-link": l.id }, text, h("p", { class: "hint" }, `${g.linkUsed(l.uses, l.most ?? 0)} · ${g.linkEnds(momentOf(l.expires))}`), h("div", { class: "row" }, copy, twice(g.revoke, g.revokeSure, revoke, failed)));
+    const el = h(
+      "li",
+      { "data-link": l.id },
+      text,
+      h("p", { class: "hint" }, `${g.linkUsed(l.uses, l.most ?? 0)} · ${g.linkEnds(momentOf(l.expires))}`),
+      h("div", { class: "row" }, copy, twice(g.revoke, g.revokeSure, revoke, failed)),
+    );
     return el;
   };
   const show = (all: GroupLink[]) => {
@@ -104,7 +136,13 @@ export function links(group: string, talk: Talk): void {
     form(
       { class: "stack" },
       [life, uses],
-      async () => show([await ask(talk, "groups.new_link", { path: { group }, body: { hours: Number(life.input.value), uses: Number(uses.input.value) } })]),
+      async () =>
+        show([
+          await ask(talk, "groups.new_link", {
+            path: { group },
+            body: { hours: Number(life.input.value), uses: Number(uses.input.value) },
+          }),
+        ]),
       h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, g.newLink), said),
     ),
     wrong,
@@ -127,8 +165,18 @@ export function card(group: string): void {
   const gone = new AbortController();
   const wrong = fault();
   const said = h("span", { class: "saved", role: "status" });
-  const shown = cardAt(`/v1/groups/${group}/card`, g.cardWords, { signal: gone.signal, failed: (err) => gone.signal.aborted || into(wrong)(err) }, said);
-  const el = dialog(g.card, (close) => [...shown.parts, h("div", { class: "row" }, shown.copy, said), wrong, closeRow(close)]);
+  const shown = cardAt(
+    `/v1/groups/${group}/card`,
+    g.cardWords,
+    { signal: gone.signal, failed: (err) => gone.signal.aborted || into(wrong)(err) },
+    said,
+  );
+  const el = dialog(g.card, (close) => [
+    ...shown.parts,
+    h("div", { class: "row" }, shown.copy, said),
+    wrong,
+    closeRow(close),
+  ]);
   el.addEventListener("close", () => gone.abort());
 }
 
@@ -183,7 +231,12 @@ export function bans(group: string, talk: Talk): void {
         none.hidden = list.children.length > 0;
         el.querySelector<HTMLElement>("h2")?.focus();
       };
-      const row = personRow(b.user, [nameOf(b.user)], [ago(b.at, now())], act(g.lift, "secondary", lift, failed, g.liftName(nameOf(b.user))));
+      const row = personRow(
+        b.user,
+        [nameOf(b.user)],
+        [ago(b.at, now())],
+        act(g.lift, "secondary", lift, failed, g.liftName(nameOf(b.user))),
+      );
       list.append(row);
     }
     cursor = page.next ?? "";
@@ -199,7 +252,13 @@ export function bans(group: string, talk: Talk): void {
 
 /** Publishes an announcement, or removes it. */
 export function announce(group: string, talk: Talk): void {
-  const text = area(g.announcement, "announcement", talk.line.groups.get(group)?.group.announcement ?? "", 2000, g.announceHint);
+  const text = area(
+    g.announcement,
+    "announcement",
+    talk.line.groups.get(group)?.group.announcement ?? "",
+    2000,
+    g.announceHint,
+  );
   dialog(g.announce, (close) => [
     form(
       { class: "stack" },
@@ -217,15 +276,27 @@ export function announce(group: string, talk: Talk): void {
 export function mine(group: string, talk: Talk): void {
   const me = talk.line.groups.get(group)?.me;
   if (!me) return;
-  const nickname = field(g.nickname, { name: "nickname", maxlength: 40, autocomplete: "off", value: me.nickname ?? "" }, g.nicknameHint);
-  const remark = field(g.remark, { name: "remark", maxlength: 40, autocomplete: "off", value: me.remark ?? "" }, g.remarkHint);
+  const nickname = field(
+    g.nickname,
+    { name: "nickname", maxlength: 40, autocomplete: "off", value: me.nickname ?? "" },
+    g.nicknameHint,
+  );
+  const remark = field(
+    g.remark,
+    { name: "remark", maxlength: 40, autocomplete: "off", value: me.remark ?? "" },
+    g.remarkHint,
+  );
   const notify = select(g.notify, "notify", ["all", "mentions", "none"] as const, (v) => g.notifies[v], me.notify);
   dialog(g.mine, (close) => [
     form(
       { class: "stack" },
       [nickname, remark, notify],
       async () => {
-        const body: GroupSelfUpdate = { nickname: nickname.input.value.trim(), remark: remark.input.value.trim(), notify: notify.input.value as (typeof me)["notify"] };
+        const body: GroupSelfUpdate = {
+          nickname: nickname.input.value.trim(),
+          remark: remark.input.value.trim(),
+          notify: notify.input.value as (typeof me)["notify"],
+        };
         await ask(talk, "groups.set_me", { path: { group }, body });
         close();
       },
@@ -238,9 +309,20 @@ export function mine(group: string, talk: Talk): void {
 export function settings(group: string, talk: Talk): void {
   const is = talk.line.groups.get(group)?.group;
   if (!is) return;
-  const name = field(g.name, { name: "group_name", required: true, maxlength: 60, autocomplete: "off", value: is.name });
+  const name = field(g.name, {
+    name: "group_name",
+    required: true,
+    maxlength: 60,
+    autocomplete: "off",
+    value: is.name,
+  });
   const joins = select(g.joins, "joins", ["invited", "asking", "open"] as const, (v) => g.joinsOf[v], is.joins);
-  const question = field(g.question, { name: "question", maxlength: 200, autocomplete: "off", value: is.question ?? "" });
+  const question = field(g.question, {
+    name: "question",
+    maxlength: 200,
+    autocomplete: "off",
+    value: is.question ?? "",
+  });
   const inviters = select(g.inviters, "inviters", ["member", "admin"] as const, (v) => g.invitersOf[v], is.inviters);
   const owner = talk.line.groups.may(group, "configure");
   const where = addressOf(group);
@@ -254,7 +336,8 @@ export function settings(group: string, talk: Talk): void {
   const picture = pictureChooser({
     face: () => groupFace(is.name, talk.line.groups.get(group)?.group.picture, true),
     there: () => Boolean(talk.line.groups.get(group)?.group.picture),
-    keep: async (file) => talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}/picture`, { method: "PUT", body: file })),
+    keep: async (file) =>
+      talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}/picture`, { method: "PUT", body: file })),
     remove: async () => {
       await authed(`/v1/groups/${group}/picture`, { method: "DELETE" });
       talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}`));

@@ -1,15 +1,49 @@
 // The user's groups: their names, the user's membership in each, and the members of opened ones.
 
-import { isTemporary, newestOf, Refused, type Chats, type ChatState, type GroupChange, type GroupMember, type GroupMembership, type GroupRequest, type GroupRequests, type GroupSelf, type Profile, type StoaClient } from "@stoa-dev/client";
+import {
+  isTemporary,
+  newestOf,
+  Refused,
+  type Chats,
+  type ChatState,
+  type GroupChange,
+  type GroupMember,
+  type GroupMembership,
+  type GroupRequest,
+  type GroupRequests,
+  type GroupSelf,
+  type Profile,
+  type StoaClient,
+} from "@stoa-dev/client";
 import { now } from "../api";
 
 /** The actions of a member on a group. */
-export type Verb = "invite" | "describe" | "answer" | "mute" | "remove" | "configure" | "appoint" | "dissolve" | "moderate" | "mentionAll" | "pin";
+export type Verb =
+  | "invite"
+  | "describe"
+  | "answer"
+  | "mute"
+  | "remove"
+  | "configure"
+  | "appoint"
+  | "dissolve"
+  | "moderate"
+  | "mentionAll"
+  | "pin";
 
 const ranks = { member: 0, admin: 1, owner: 2 } as const;
 const needs: Record<Verb, keyof typeof ranks> = {
-  invite: "member", describe: "admin", answer: "admin", mute: "admin", remove: "admin", moderate: "admin", mentionAll: "admin", pin: "admin",
-  configure: "owner", appoint: "owner", dissolve: "owner",
+  invite: "member",
+  describe: "admin",
+  answer: "admin",
+  mute: "admin",
+  remove: "admin",
+  moderate: "admin",
+  mentionAll: "admin",
+  pin: "admin",
+  configure: "owner",
+  appoint: "owner",
+  dissolve: "owner",
 };
 
 /** The largest group whose members each receive every event. */
@@ -53,7 +87,8 @@ export class Groups {
     client.on("open", ({ resumed }) => {
       if (!resumed || !this.ready) return void this.#read();
       // loads that failed without a connection
-      for (const { group, version } of this.#held.values()) if (version < group.version && this.#wanted.has(group.id)) void this.want(group.id).catch(() => {});
+      for (const { group, version } of this.#held.values())
+        if (version < group.version && this.#wanted.has(group.id)) void this.want(group.id).catch(() => {});
     });
     client.on("group.mine", (m) => {
       this.#told.add(m.group.id);
@@ -74,7 +109,10 @@ export class Groups {
     });
     client.on("group.request_closed", (r) => {
       this.#told.add(r.id);
-      this.#requests.set(r.group, (this.#requests.get(r.group) ?? []).filter((old) => old.id !== r.id));
+      this.#requests.set(
+        r.group,
+        (this.#requests.get(r.group) ?? []).filter((old) => old.id !== r.id),
+      );
       this.#tell();
     });
     chats.on("message", (m) => {
@@ -104,7 +142,12 @@ export class Groups {
 
   /** The loaded members: higher roles first, then earlier ones first. */
   members(id: string): GroupMember[] {
-    return [...(this.#held.get(id)?.members.values() ?? [])].sort((a, b) => ranks[b.role] - ranks[a.role] || Date.parse(a.joined) - Date.parse(b.joined) || (a.user.id < b.user.id ? -1 : 1));
+    return [...(this.#held.get(id)?.members.values() ?? [])].sort(
+      (a, b) =>
+        ranks[b.role] - ranks[a.role] ||
+        Date.parse(a.joined) - Date.parse(b.joined) ||
+        (a.user.id < b.user.id ? -1 : 1),
+    );
   }
 
   /** Whether there are more members to load. */
@@ -199,7 +242,10 @@ export class Groups {
       const requests: GroupRequest[] = [];
       let cursor: string | undefined;
       do {
-        const page: GroupRequests = await this.client.call("groups.requests", { path: { group: id }, query: { limit: 200, ...(cursor && { cursor }) } });
+        const page: GroupRequests = await this.client.call("groups.requests", {
+          path: { group: id },
+          query: { limit: 200, ...(cursor && { cursor }) },
+        });
         requests.push(...page.requests);
         cursor = page.next;
       } while (cursor);
@@ -213,7 +259,10 @@ export class Groups {
   async more(id: string): Promise<void> {
     const h = this.#held.get(id);
     if (!h?.next) return;
-    const page = await this.client.call("groups.members", { path: { group: id }, query: { limit: PAGE, cursor: h.next } });
+    const page = await this.client.call("groups.members", {
+      path: { group: id },
+      query: { limit: PAGE, cursor: h.next },
+    });
     for (const m of page.members) if (!h.members.has(m.user.id)) h.members.set(m.user.id, m); // members from events are newer
     h.next = page.next;
     this.#tell();
@@ -267,7 +316,7 @@ export class Groups {
     if (running) return running;
     const work = (async () => {
       try {
-        for (let more = true; more && h.version > 0 && this.#held.get(id) === h; ) {
+        for (let more = true; more && h.version > 0 && this.#held.get(id) === h;) {
           const since = h.version;
           const c = await this.client.call("groups.changes", { path: { group: id }, query: { since } });
           if (c.reset || c.group.version >= h.group.version) h.group = c.group; // otherwise an event was newer
@@ -332,7 +381,10 @@ export class Groups {
     const waiting = this.chats.list().filter((c) => c.group && c.unread > 0);
     for (const { chat, read } of waiting.slice(0, LOOKED)) {
       try {
-        const { messages } = await this.client.call("chats.messages", { path: { chat }, query: { after: read, limit: BACK } });
+        const { messages } = await this.client.call("chats.messages", {
+          path: { chat },
+          query: { after: read, limit: BACK },
+        });
         for (const m of messages) if (m.from !== this.user && this.mentionsMe(m.mentions)) this.#mentioned(chat, m.seq);
       } catch {
         return; // only a marker is missing

@@ -30,7 +30,12 @@ interface Row {
 /** Shows the chats in el. show draws their present state, with one of them as open. */
 export function chatList(talk: Talk, rest: HTMLElement): { el: HTMLElement; show: (open: string) => void } {
   const el = h("ul", { class: "chat-list", onkeydown: (e: KeyboardEvent) => walk(el, e) });
-  const set = rows<Row>(el, (r) => r.chat, (r) => draw(r, talk), rest);
+  const set = rows<Row>(
+    el,
+    (r) => r.chat,
+    (r) => draw(r, talk),
+    rest,
+  );
   return {
     el,
     show: (open) => set(talk.line.chats.list().map((chat) => row(chat, talk, open))),
@@ -76,19 +81,49 @@ function draw(r: Row, talk: Talk): HTMLLIElement {
     h(
       "a",
       { href: `#/chats/${place}`, class: `chat-row ${r.kind}`, "aria-current": r.open ? "true" : null },
-      h("span", { class: "room-face", "data-status": r.status }, faceOf(talk, r.chat), h("span", { class: "presence" })),
+      h(
+        "span",
+        { class: "room-face", "data-status": r.status },
+        faceOf(talk, r.chat),
+        h("span", { class: "presence" }),
+      ),
       h(
         "span",
         { class: "chat-text" },
-        h("span", { class: "chat-top" }, h("span", { class: "chat-name" }, r.title), r.status !== "offline" && h("span", { class: "sr" }, c.presence[r.status as "online"]), h("time", { class: "chat-at" }, r.at)),
+        h(
+          "span",
+          { class: "chat-top" },
+          h("span", { class: "chat-name" }, r.title),
+          r.status !== "offline" && h("span", { class: "sr" }, c.presence[r.status as "online"]),
+          h("time", { class: "chat-at" }, r.at),
+        ),
         h(
           "span",
           { class: "chat-bottom" },
-          h("span", { class: "chat-line" }, r.kind === "draft" && h("span", { class: "draft" }, c.draft), r.kind === "failed" && h("span", { class: "draft" }, c.failed), r.kind === "waits" && sign("clock"), r.line),
-          r.mentioned && h("span", { class: "at-me", "data-mentioned": "" }, h("span", { "aria-hidden": "true" }, "@"), h("span", { class: "sr" }, g.mentioned)),
+          h(
+            "span",
+            { class: "chat-line" },
+            r.kind === "draft" && h("span", { class: "draft" }, c.draft),
+            r.kind === "failed" && h("span", { class: "draft" }, c.failed),
+            r.kind === "waits" && sign("clock"),
+            r.line,
+          ),
+          r.mentioned &&
+            h(
+              "span",
+              { class: "at-me", "data-mentioned": "" },
+              h("span", { "aria-hidden": "true" }, "@"),
+              h("span", { class: "sr" }, g.mentioned),
+            ),
           r.muted && h("span", { class: "sign" }, sign("quiet"), h("span", { class: "sr" }, c.isMuted)),
           r.pinned && h("span", { class: "sign" }, sign("pin"), h("span", { class: "sr" }, c.isPinned)),
-          r.unread > 0 && h("span", { class: r.muted ? "badge quiet" : "badge", "data-unread-chat": "" }, r.unread > 99 ? "99+" : String(r.unread), h("span", { class: "sr" }, t.frame.newMessages(r.unread))),
+          r.unread > 0 &&
+            h(
+              "span",
+              { class: r.muted ? "badge quiet" : "badge", "data-unread-chat": "" },
+              r.unread > 99 ? "99+" : String(r.unread),
+              h("span", { class: "sr" }, t.frame.newMessages(r.unread)),
+            ),
         ),
       ),
     ),

@@ -14,7 +14,13 @@ interface Candidate {
 }
 
 export class Mentions {
-  readonly el = h("ul", { class: "mention-list", role: "listbox", id: "mention-list", "aria-label": g.mention, hidden: true });
+  readonly el = h("ul", {
+    class: "mention-list",
+    role: "listbox",
+    id: "mention-list",
+    "aria-label": g.mention,
+    hidden: true,
+  });
 
   #chosen = new Map<string, string>(); // ids by names
   #shown: Candidate[] = [];
@@ -68,14 +74,20 @@ export class Mentions {
 
   #candidates(query: string): Candidate[] {
     const { groups } = this.talk.line;
-    const all: Candidate[] = groups.may(this.group, "mentionAll") ? [{ id: "all", name: g.everybody, note: g.everybodyLong }] : [];
+    const all: Candidate[] = groups.may(this.group, "mentionAll")
+      ? [{ id: "all", name: g.everybody, note: g.everybodyLong }]
+      : [];
     for (const m of groups.members(this.group)) {
       if (m.user.id === this.talk.me.id || m.user.deleted) continue;
       const remark = this.talk.people.friends.find((f) => f.user.id === m.user.id)?.remark;
       const name = groups.called(this.group, m.user.id); // the name that all members see, too
       all.push({ id: m.user.id, name, note: [remark, m.user.name].find((other) => other && other !== name) ?? "" });
     }
-    const begins = (text: string) => text.toLowerCase().split(/\s+/).some((word) => word.startsWith(query)) || text.toLowerCase().startsWith(query);
+    const begins = (text: string) =>
+      text
+        .toLowerCase()
+        .split(/\s+/)
+        .some((word) => word.startsWith(query)) || text.toLowerCase().startsWith(query);
     return all.filter((who) => begins(who.name) || begins(who.note));
   }
 
@@ -86,7 +98,13 @@ export class Mentions {
         h(
           "li",
           // A click must not move the focus from the field.
-          { role: "option", id: `mention-${i}`, "aria-selected": String(i === this.#at), onmousedown: (e: MouseEvent) => e.preventDefault(), onclick: () => this.#choose(who) },
+          {
+            role: "option",
+            id: `mention-${i}`,
+            "aria-selected": String(i === this.#at),
+            onmousedown: (e: MouseEvent) => e.preventDefault(),
+            onclick: () => this.#choose(who),
+          },
           who.id === "all" ? groupFace("@") : face(this.talk.line.groups.profile(this.group, who.id)),
           h("span", {}, who.name),
           who.note && h("span", { class: "muted" }, who.note),
@@ -103,7 +121,8 @@ export class Mentions {
     const from = selectionStart - (this.#query() ?? "").length - 1;
     this.#chosen.set(name, id);
     this.field.setRangeText(`@${name} `, from, selectionStart, "end");
-    if (value[selectionStart] === " ") this.field.setRangeText("", this.field.selectionStart, this.field.selectionStart + 1, "end");
+    if (value[selectionStart] === " ")
+      this.field.setRangeText("", this.field.selectionStart, this.field.selectionStart + 1, "end");
     this.#close();
     this.field.focus();
   }

@@ -36,7 +36,10 @@ export function openMenu(opener: HTMLElement, row: Item[], items: Item[]): void 
     );
     return el;
   };
-  const children: Child[] = [row.length > 0 && h("div", { class: "menu-row", role: "group" }, ...row.map((i) => entry(i, "menu-short"))), ...items.map((i) => entry(i, "menu-item"))];
+  const children: Child[] = [
+    row.length > 0 && h("div", { class: "menu-row", role: "group" }, ...row.map((i) => entry(i, "menu-short"))),
+    ...items.map((i) => entry(i, "menu-item")),
+  ];
   const menu: HTMLDivElement = h(
     "div",
     {
@@ -49,7 +52,8 @@ export function openMenu(opener: HTMLElement, row: Item[], items: Item[]): void 
         opener.setAttribute("aria-expanded", "false");
         const inside = menu.contains(document.activeElement) || document.activeElement === document.body;
         menu.remove();
-        if (inside && opener.isConnected) (opener.tabIndex < 0 ? (opener.closest<HTMLElement>("[tabindex]:not(button)") ?? opener) : opener).focus();
+        if (inside && opener.isConnected)
+          (opener.tabIndex < 0 ? (opener.closest<HTMLElement>("[tabindex]:not(button)") ?? opener) : opener).focus();
       },
     },
     ...children,
@@ -68,7 +72,15 @@ export function openMenu(opener: HTMLElement, row: Item[], items: Item[]): void 
 function walk(menu: HTMLElement, e: KeyboardEvent): void {
   const all = [...menu.querySelectorAll<HTMLElement>("[role=menuitem]")];
   const at = all.indexOf(document.activeElement as HTMLElement);
-  const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0, End: all.length - 1, Tab: at + (e.shiftKey ? -1 : 1) }[e.key];
+  const to = {
+    ArrowDown: at + 1,
+    ArrowRight: at + 1,
+    ArrowUp: at - 1,
+    ArrowLeft: at - 1,
+    Home: 0,
+    End: all.length - 1,
+    Tab: at + (e.shiftKey ? -1 : 1),
+  }[e.key];
   if (to === undefined) return;
   e.preventDefault();
   all[(to + all.length) % all.length]?.focus();

@@ -21,7 +21,10 @@ export function newGroup(talk: Talk): void {
         { class: "stack" },
         [name],
         async () => {
-          const made = await ask(talk, "groups.create", { body: { name: name.input.value.trim(), members: whom.chosen() }, key }).catch((err: Error) => {
+          const made = await ask(talk, "groups.create", {
+            body: { name: name.input.value.trim(), members: whom.chosen() },
+            key,
+          }).catch((err: Error) => {
             if (err.cause instanceof Refused && !err.cause.temporary) key = newKey(); // a refusal is stored under the old key
             throw err;
           });
@@ -29,8 +32,18 @@ export function newGroup(talk: Talk): void {
           close();
           location.hash = `#/chats/g:${made.group.id}`;
         },
-        h("fieldset", { class: "stack tight" }, h("legend", {}, g.whom), whom.el ?? h("p", { class: "muted" }, g.noFriends)),
-        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, g.create), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel)),
+        h(
+          "fieldset",
+          { class: "stack tight" },
+          h("legend", {}, g.whom),
+          whom.el ?? h("p", { class: "muted" }, g.noFriends),
+        ),
+        h(
+          "div",
+          { class: "row" },
+          h("button", { type: "submit", class: "primary" }, g.create),
+          h("button", { type: "button", class: "link", onclick: close }, t.words.cancel),
+        ),
       ),
     ]);
     name.input.focus();
@@ -38,9 +51,30 @@ export function newGroup(talk: Talk): void {
 }
 
 /** A list of friends to choose from; el is undefined if there are none. */
-export function friends(talk: Talk, fits: (user: string) => boolean): { el: HTMLElement | undefined; chosen: () => string[] } {
-  const all = talk.people.friends.filter((f) => !f.user.deleted && fits(f.user.id)).sort((a, b) => calledBy(a).localeCompare(calledBy(b)));
+export function friends(
+  talk: Talk,
+  fits: (user: string) => boolean,
+): { el: HTMLElement | undefined; chosen: () => string[] } {
+  const all = talk.people.friends
+    .filter((f) => !f.user.deleted && fits(f.user.id))
+    .sort((a, b) => calledBy(a).localeCompare(calledBy(b)));
   if (all.length === 0) return { el: undefined, chosen: () => [] };
-  const el = h("ul", { class: "picks" }, ...all.map((f) => h("li", {}, h("label", { class: "pick" }, face(f.user), h("span", {}, calledBy(f)), h("input", { type: "checkbox", name: "friend", value: f.user.id })))));
+  const el = h(
+    "ul",
+    { class: "picks" },
+    ...all.map((f) =>
+      h(
+        "li",
+        {},
+        h(
+          "label",
+          { class: "pick" },
+          face(f.user),
+          h("span", {}, calledBy(f)),
+          h("input", { type: "checkbox", name: "friend", value: f.user.id }),
+        ),
+      ),
+    ),
+  );
   return { el, chosen: () => [...el.querySelectorAll<HTMLInputElement>(":checked")].map((box) => box.value) };
 }

@@ -23,7 +23,8 @@ interface Told {
 }
 
 /** Whether this browser can record here. */
-export const canRecord = () => isSecureContext && typeof MediaRecorder !== "undefined" && TYPES.some((type) => MediaRecorder.isTypeSupported(type));
+export const canRecord = () =>
+  isSecureContext && typeof MediaRecorder !== "undefined" && TYPES.some((type) => MediaRecorder.isTypeSupported(type));
 
 /**
  * Asks for the microphone and records. The returned bar shows the time, and has buttons to send and to cancel; signal
@@ -75,7 +76,12 @@ function begin(stream: MediaStream, release: () => void, on: Told, signal: Abort
     void sound.close();
     on.over();
     const bare = type.split(";")[0]!;
-    if (wanted) on.done({ file: new File(parts, `voice.${bare.split("/")[1]}`, { type: bare }), duration: Math.round(performance.now() - began), waveform: inParts(loud) });
+    if (wanted)
+      on.done({
+        file: new File(parts, `voice.${bare.split("/")[1]}`, { type: bare }),
+        duration: Math.round(performance.now() - began),
+        waveform: inParts(loud),
+      });
   };
   recorder.start();
   return h(
@@ -93,5 +99,10 @@ function begin(stream: MediaStream, release: () => void, on: Told, signal: Abort
 function inParts(loud: number[]): number[] {
   const most = Math.max(1, ...loud);
   const n = Math.min(PARTS, loud.length);
-  return Array.from({ length: n }, (_, i) => Math.round((100 * Math.max(0, ...loud.slice(Math.floor((i * loud.length) / n), Math.floor(((i + 1) * loud.length) / n)))) / most));
+  return Array.from({ length: n }, (_, i) =>
+    Math.round(
+      (100 * Math.max(0, ...loud.slice(Math.floor((i * loud.length) / n), Math.floor(((i + 1) * loud.length) / n)))) /
+        most,
+    ),
+  );
 }

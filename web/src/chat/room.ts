@@ -54,9 +54,15 @@ export class Room {
     this.user = this.group ? "" : placeOf(chat);
     const doings = {
       menu: (b: Parameters<typeof messageMenu>[1], opener: HTMLElement) =>
-        messageMenu(this.chat, b, opener, talk, { reply: (m) => this.#composer.begin(m, false), edit: (m) => this.#composer.begin(m, true), said: (text) => this.say(text), pinned: (seq) => this.#strips?.pinned(seq) ?? false }),
+        messageMenu(this.chat, b, opener, talk, {
+          reply: (m) => this.#composer.begin(m, false),
+          edit: (m) => this.#composer.begin(m, true),
+          said: (text) => this.say(text),
+          pinned: (seq) => this.#strips?.pinned(seq) ?? false,
+        }),
       goTo: (seq: number) => void this.goTo(seq),
-      react: (seq: number, emoji: string, on: boolean) => void talk.line.chats.react(this.chat, seq, emoji, on).catch(talk.failed),
+      react: (seq: number, emoji: string, on: boolean) =>
+        void talk.line.chats.react(this.chat, seq, emoji, on).catch(talk.failed),
       retry: (id: string) => talk.line.chats.retry(id),
       discard: async (id: string) => {
         await talk.line.chats.discard(id);
@@ -68,13 +74,47 @@ export class Room {
       moved: () => this.#moved(),
     };
     this.#stream = new Stream(this.chat, talk, doings);
-    this.#composer = new Composer(this.chat, talk, { sent: () => void this.#toNewest(), up: () => this.#stream.focusLast(), file: (file) => talk.line.files.send(chat, file), voice: (r) => talk.line.files.send(chat, r.file, "voice", { duration_ms: r.duration, waveform: r.waveform }) });
-    this.#newest = h("button", { type: "button", class: "newest", hidden: true, onclick: () => void this.#toNewest() }, sign("down"), h("span", {}));
-    if (this.group) this.#strips = new Strips(this.group, talk, { goTo: (seq) => void this.goTo(seq), fill: () => this.draw() });
+    this.#composer = new Composer(this.chat, talk, {
+      sent: () => void this.#toNewest(),
+      up: () => this.#stream.focusLast(),
+      file: (file) => talk.line.files.send(chat, file),
+      voice: (r) => talk.line.files.send(chat, r.file, "voice", { duration_ms: r.duration, waveform: r.waveform }),
+    });
+    this.#newest = h(
+      "button",
+      { type: "button", class: "newest", hidden: true, onclick: () => void this.#toNewest() },
+      sign("down"),
+      h("span", {}),
+    );
+    if (this.group)
+      this.#strips = new Strips(this.group, talk, { goTo: (seq) => void this.goTo(seq), fill: () => this.draw() });
     const about: HTMLButtonElement | null = this.group
-      ? h("button", { type: "button", class: "round about", "aria-expanded": "false", "aria-label": g.about, "aria-describedby": "asking", title: g.about, onclick: () => this.#about(about!) }, sign("people"), this.#asking)
+      ? h(
+          "button",
+          {
+            type: "button",
+            class: "round about",
+            "aria-expanded": "false",
+            "aria-label": g.about,
+            "aria-describedby": "asking",
+            title: g.about,
+            onclick: () => this.#about(about!),
+          },
+          sign("people"),
+          this.#asking,
+        )
       : null;
-    const opener: HTMLButtonElement = h("button", { type: "button", class: "round", "aria-haspopup": "menu", "aria-label": c.options, onclick: () => this.#options(opener) }, sign("more"));
+    const opener: HTMLButtonElement = h(
+      "button",
+      {
+        type: "button",
+        class: "round",
+        "aria-haspopup": "menu",
+        "aria-label": c.options,
+        onclick: () => this.#options(opener),
+      },
+      sign("more"),
+    );
     this.el = h(
       "section",
       { class: "room", "aria-label": (this.group ? g.with : c.with)(titleOf(talk, chat)), "data-chat": placeOf(chat) },
@@ -128,13 +168,19 @@ export class Room {
     if (m.system) this.#strips?.happened(m.system.event);
     if (m.from === this.talk.me.id) return void (this.#stream.newFrom = 0);
     const known = this.group ? this.talk.line.groups.meet(this.group, m.from) : Promise.resolve();
-    void known.then(() => this.say((m.system ? "" : c.says(nameIn(this.talk, m.from, this.group)) + " ") + preview(m, this.talk, this.chat)));
-    if (this.#stream.newFrom === 0 && (document.visibilityState !== "visible" || !this.#stick)) this.#stream.newFrom = m.seq;
+    void known.then(() =>
+      this.say(
+        (m.system ? "" : c.says(nameIn(this.talk, m.from, this.group)) + " ") + preview(m, this.talk, this.chat),
+      ),
+    );
+    if (this.#stream.newFrom === 0 && (document.visibilityState !== "visible" || !this.#stick))
+      this.#stream.newFrom = m.seq;
   }
 
   /** Handles the progress of a file. */
   transferred(f: Transfer): void {
-    if (this.user && (f.from === this.user || f.to === this.user)) this.say(`${f.name}: ${says(transferRow(f, this.talk.line.files, this.talk.me.id), this.talk)}`);
+    if (this.user && (f.from === this.user || f.to === this.user))
+      this.say(`${f.name}: ${says(transferRow(f, this.talk.line.files, this.talk.me.id), this.talk)}`);
   }
 
   /** Handles a changed message; m is undefined if it is no longer visible. */
@@ -178,7 +224,8 @@ export class Room {
 
   #head(): void {
     const { presences, chats, client } = this.talk.line;
-    const avatar = (this.user ? profileOf(this.talk, this.user).avatar : this.talk.line.groups.get(this.group)?.group.picture) ?? "";
+    const avatar =
+      (this.user ? profileOf(this.talk, this.user).avatar : this.talk.line.groups.get(this.group)?.group.picture) ?? "";
     const title = titleOf(this.talk, this.chat);
     if (this.#title.textContent !== title || this.#picture.dataset["avatar"] !== avatar) {
       this.#title.textContent = title;
@@ -187,7 +234,11 @@ export class Room {
     }
     this.#picture.dataset["status"] = this.user ? presences.status(this.user) : "offline";
     const typing = chats.get(this.chat)?.typing ?? false;
-    const said = this.user ? this.#stands(typing) : typing ? g.somebodyTypes : g.members(this.talk.line.groups.get(this.group)?.group.members ?? 0);
+    const said = this.user
+      ? this.#stands(typing)
+      : typing
+        ? g.somebodyTypes
+        : g.members(this.talk.line.groups.get(this.group)?.group.members ?? 0);
     const asking = this.talk.line.groups.requests(this.group).length;
     this.#asking.hidden = asking === 0;
     put(this.#asking, asking > 0 && String(asking), asking > 0 && h("span", { class: "sr" }, g.requestsCount(asking)));
@@ -245,7 +296,8 @@ export class Room {
       if (state && state.unread > 0) this.#stream.newFrom = state.read + 1;
       // If the new messages exceed a page, load around the first unread one.
       const first = chats.messages(this.chat)[0];
-      if (this.#stream.newFrom > 0 && first && first.seq > this.#stream.newFrom && chats.hasOlder(this.chat)) await chats.around(this.chat, this.#stream.newFrom);
+      if (this.#stream.newFrom > 0 && first && first.seq > this.#stream.newFrom && chats.hasOlder(this.chat))
+        await chats.around(this.chat, this.#stream.newFrom);
     } catch (err) {
       if (this.#closed) return;
       this.#empty.hidden = false;
@@ -262,7 +314,8 @@ export class Room {
 
   async #load(way: "older" | "newer"): Promise<void> {
     const { chats } = this.talk.line;
-    if (!this.#ready || this.#loading || !(way === "older" ? chats.hasOlder(this.chat) : chats.hasNewer(this.chat))) return;
+    if (!this.#ready || this.#loading || !(way === "older" ? chats.hasOlder(this.chat) : chats.hasNewer(this.chat)))
+      return;
     this.#loading = true;
     try {
       await chats[way](this.chat);
@@ -310,8 +363,14 @@ export class Room {
     const items: Item[] = [];
     if (state?.seq) {
       const muted = isMuted(state.muted);
-      items.push({ text: state.pinned ? c.unpin : c.pin, run: () => then(chats.update(this.chat, { pinned: !state.pinned })) });
-      items.push({ text: muted ? c.unmute : c.mute, run: () => then(chats.update(this.chat, { muted: muted ? new Date(0).toISOString() : FOREVER })) });
+      items.push({
+        text: state.pinned ? c.unpin : c.pin,
+        run: () => then(chats.update(this.chat, { pinned: !state.pinned })),
+      });
+      items.push({
+        text: muted ? c.unmute : c.mute,
+        run: () => then(chats.update(this.chat, { muted: muted ? new Date(0).toISOString() : FOREVER })),
+      });
       items.push({ text: c.clear, sure: c.clearSure, run: () => then(chats.clear(this.chat).then(() => this.draw())) });
     }
     items.push({ text: c.sendPicture, run: () => this.#composer.picture() });

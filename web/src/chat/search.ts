@@ -15,7 +15,14 @@ const LEAD = 24; // letters before the match
 
 /** The field and the results. searching hides the list of chats while the field has a text. */
 export function chatSearch(talk: Talk, searching: (on: boolean) => void): { field: HTMLElement; el: HTMLElement } {
-  const input = h("input", { type: "search", name: "search", maxlength: 100, autocomplete: "off", "aria-label": c.search, placeholder: c.search });
+  const input = h("input", {
+    type: "search",
+    name: "search",
+    maxlength: 100,
+    autocomplete: "off",
+    "aria-label": c.search,
+    placeholder: c.search,
+  });
   const list = h("ul", { class: "chat-list" });
   const said = h("p", { class: "muted found-count", role: "status" });
   const more = act(t.words.showMore, "link", () => read(query, cursor), talk.failed);
@@ -46,10 +53,14 @@ export function chatSearch(talk: Talk, searching: (on: boolean) => void): { fiel
     more.hidden = true;
     put(list);
     said.textContent = t.words.moment;
-    timer = setTimeout(() => read(q, "").catch((err) => {
-      if (q === query) said.textContent = "";
-      talk.failed(err);
-    }), AFTER);
+    timer = setTimeout(
+      () =>
+        read(q, "").catch((err) => {
+          if (q === query) said.textContent = "";
+          talk.failed(err);
+        }),
+      AFTER,
+    );
   }
 
   input.addEventListener("input", begin);
@@ -60,7 +71,10 @@ export function chatSearch(talk: Talk, searching: (on: boolean) => void): { fiel
     begin();
   });
   talk.signal.addEventListener("abort", () => clearTimeout(timer));
-  return { field: h("form", { class: "chat-search", role: "search", onsubmit: (e: SubmitEvent) => e.preventDefault() }, input), el };
+  return {
+    field: h("form", { class: "chat-search", role: "search", onsubmit: (e: SubmitEvent) => e.preventDefault() }, input),
+    el,
+  };
 }
 
 function found(m: Message, q: string, talk: Talk): HTMLLIElement {
@@ -76,7 +90,12 @@ function found(m: Message, q: string, talk: Talk): HTMLLIElement {
       h(
         "span",
         { class: "chat-text" },
-        h("span", { class: "chat-top" }, h("span", { class: "chat-name" }, titleOf(talk, m.chat)), h("time", { class: "chat-at" }, briefly(m.at))),
+        h(
+          "span",
+          { class: "chat-top" },
+          h("span", { class: "chat-name" }, titleOf(talk, m.chat)),
+          h("time", { class: "chat-at" }, briefly(m.at)),
+        ),
         h("span", { class: "chat-line" }, who && who + " ", ...marked(preview(m, talk, m.chat), q)),
       ),
     ),
@@ -89,5 +108,9 @@ function marked(text: string, q: string): Child[] {
   const at = text.toLowerCase().indexOf(word);
   if (at < 0 || text.toLowerCase().length !== text.length) return [text];
   const from = at > LEAD ? at - LEAD : 0;
-  return [(from > 0 ? "…" : "") + text.slice(from, at), h("mark", {}, text.slice(at, at + word.length)), text.slice(at + word.length)];
+  return [
+    (from > 0 ? "…" : "") + text.slice(from, at),
+    h("mark", {}, text.slice(at, at + word.length)),
+    text.slice(at + word.length),
+  ];
 }

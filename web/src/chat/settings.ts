@@ -12,7 +12,10 @@ const FROM = ["friends", "everybody", "nobody"] as const;
 const WISHES = ["online", "away", "busy"] as const;
 
 /** The part of the profile about chats. Each choice is stored at once. */
-export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: unknown) => void; changed: (u: User) => void }) {
+export function chatSettings(
+  me: User,
+  on: { signal: AbortSignal; failed: (err: unknown) => void; changed: (u: User) => void },
+) {
   let now: ChatSettings | undefined;
   const said = h("span", { class: "saved", role: "status" });
   const choice = h("select", {}, ...FROM.map((value) => h("option", { value }, c.from[value])));
@@ -40,11 +43,26 @@ export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: 
       show();
     }
   }
-  const put = (body: Partial<ChatSettings>) => void keep(async () => void (now = await json<ChatSettings>("/v1/chats/settings", { method: "PUT", body })));
+  const put = (body: Partial<ChatSettings>) =>
+    void keep(async () => void (now = await json<ChatSettings>("/v1/chats/settings", { method: "PUT", body })));
   choice.addEventListener("change", () => put({ messages_from: choice.value as ChatSettings["messages_from"] }));
   receipts.addEventListener("change", () => put({ receipts: receipts.checked }));
-  presence.addEventListener("change", () => void keep(async () => on.changed(await json<User>("/v1/me", { method: "PATCH", body: { presence: presence.checked ? "friends" : "nobody" } }))));
-  wish.addEventListener("change", () => void keep(async () => void (await json<MyPresence>("/v1/me/presence", { method: "PUT", body: { status: wish.value } }))));
+  presence.addEventListener(
+    "change",
+    () =>
+      void keep(async () =>
+        on.changed(
+          await json<User>("/v1/me", { method: "PATCH", body: { presence: presence.checked ? "friends" : "nobody" } }),
+        ),
+      ),
+  );
+  wish.addEventListener(
+    "change",
+    () =>
+      void keep(
+        async () => void (await json<MyPresence>("/v1/me/presence", { method: "PUT", body: { status: wish.value } })),
+      ),
+  );
   show();
 
   return {
@@ -53,7 +71,13 @@ export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: 
       { class: "card", "aria-labelledby": "chats-title", "data-part": "chats" },
       h("h2", { id: "chats-title" }, t.frame.titles.chats),
       from.el,
-      h("div", { class: "stack tight" }, label(receipts, c.receipts), h("p", { class: "hint" }, c.receiptsHint), label(presence, c.presenceShown)),
+      h(
+        "div",
+        { class: "stack tight" },
+        label(receipts, c.receipts),
+        h("p", { class: "hint" }, c.receiptsHint),
+        label(presence, c.presenceShown),
+      ),
       status.el,
       said,
     ),

@@ -36,7 +36,18 @@ export function storedFile(media: Media, at: Place, talk: Talk): Child {
   const wrong = h("p", { class: "fault", role: "alert" });
   const card = attachment("file", media.name || c.kinds.file, [sizes(media)]);
   if (!at.seq) return card;
-  return h("div", { class: "stored" }, card, act(c.files.download, "link", () => save(media, at, talk), (err) => void (wrong.textContent = explain(err))), wrong);
+  return h(
+    "div",
+    { class: "stored" },
+    card,
+    act(
+      c.files.download,
+      "link",
+      () => save(media, at, talk),
+      (err) => void (wrong.textContent = explain(err)),
+    ),
+    wrong,
+  );
 }
 
 /**
@@ -49,12 +60,23 @@ export function storedPicture(media: Media, at: Place, talk: Talk): Child {
   if (!at.seq || !side || !width || !height) return storedFile(media, at, talk);
   const name = media.alt || media.name || c.kinds.image;
   const shown = Math.min(WIDEST, width);
-  const img = h("img", { class: "shot", alt: name, width: shown, height: Math.round((shown * height) / width), onerror: () => el.replaceWith(storedFile(media, at, talk) as Node) });
+  const img = h("img", {
+    class: "shot",
+    alt: name,
+    width: shown,
+    height: Math.round((shown * height) / width),
+    onerror: () => el.replaceWith(storedFile(media, at, talk) as Node),
+  });
   const view = async () => {
     const src = await linkOf(at, talk, Math.max(...media.thumbnails!));
     const el = dialog(name, (close) => [
       h("img", { class: "viewed", alt: name, src }),
-      h("div", { class: "row" }, act(c.files.savePicture, "secondary", () => save(media, at, talk), talk.failed), h("button", { type: "button", class: "secondary", onclick: close }, t.words.close)),
+      h(
+        "div",
+        { class: "row" },
+        act(c.files.savePicture, "secondary", () => save(media, at, talk), talk.failed),
+        h("button", { type: "button", class: "secondary", onclick: close }, t.words.close),
+      ),
     ]);
     el.classList.add("viewer");
   };
@@ -77,7 +99,11 @@ export function storedPicture(media: Media, at: Place, talk: Talk): Child {
 export function storedVoice(media: Media, at: Place, talk: Talk): Child {
   const wrong = h("p", { class: "fault", role: "alert" });
   const lasts = c.lasts(Math.round((media.duration_ms ?? 0) / 1000));
-  const waves = s("svg", { class: "waves", viewBox: `0 0 ${3 * BARS} 24`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars(media.waveform ?? []));
+  const waves = s(
+    "svg",
+    { class: "waves", viewBox: `0 0 ${3 * BARS} 24`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    ...bars(media.waveform ?? []),
+  );
   let player: HTMLAudioElement | undefined;
   let heard = 0; // s, the position of a player that failed: a link expires while a recording is paused
   const draw = () => {
@@ -93,20 +119,36 @@ export function storedVoice(media: Media, at: Place, talk: Talk): Child {
     player = undefined;
     draw();
   };
-  const button = act("", "link", async () => {
-    wrong.textContent = "";
-    if (player && !player.paused) return player.pause();
-    if (!player) {
-      const src = await linkOf(at, talk);
-      player = h("audio", { onplay: draw, onpause: draw, onended: draw, ontimeupdate: draw, onerror: (e: Event) => e.target === player && failed() });
-      player.src = src;
-      player.currentTime = heard;
-    }
-    await player.play();
-  }, failed);
+  const button = act(
+    "",
+    "link",
+    async () => {
+      wrong.textContent = "";
+      if (player && !player.paused) return player.pause();
+      if (!player) {
+        const src = await linkOf(at, talk);
+        player = h("audio", {
+          onplay: draw,
+          onpause: draw,
+          onended: draw,
+          ontimeupdate: draw,
+          onerror: (e: Event) => e.target === player && failed(),
+        });
+        player.src = src;
+        player.currentTime = heard;
+      }
+      await player.play();
+    },
+    failed,
+  );
   button.className = "round play";
   draw();
-  return h("div", { class: "stored" }, h("div", { class: "recording" }, at.seq ? button : sign("voice"), waves, h("span", { class: "muted" }, lasts)), wrong);
+  return h(
+    "div",
+    { class: "stored" },
+    h("div", { class: "recording" }, at.seq ? button : sign("voice"), waves, h("span", { class: "muted" }, lasts)),
+    wrong,
+  );
 }
 
 const BARS = 40;

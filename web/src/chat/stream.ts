@@ -15,7 +15,18 @@ const TOGETHER = 5 * 60_000; // ms within which messages of one sender form a gr
 
 export class Stream {
   readonly list = h("ol", { class: "messages" });
-  readonly el = h("div", { class: "stream", role: "log", "aria-live": "off", tabindex: 0, "aria-label": c.messages, onkeydown: (e: KeyboardEvent) => this.#walk(e) }, this.list);
+  readonly el = h(
+    "div",
+    {
+      class: "stream",
+      role: "log",
+      "aria-live": "off",
+      tabindex: 0,
+      "aria-label": c.messages,
+      onkeydown: (e: KeyboardEvent) => this.#walk(e),
+    },
+    this.list,
+  );
   readonly scroller: Scroller;
   newFrom = 0; // the first message that was new on arrival; 0 for none
 
@@ -28,7 +39,11 @@ export class Stream {
     private readonly talk: Talk,
     private readonly on: Doings & { leave: () => void; load: (way: "older" | "newer") => void; moved: () => void },
   ) {
-    this.scroller = new Scroller(this.el, this.list, { top: () => on.load("older"), bottom: () => on.load("newer"), moved: () => on.moved() });
+    this.scroller = new Scroller(this.el, this.list, {
+      top: () => on.load("older"),
+      bottom: () => on.load("newer"),
+      moved: () => on.moved(),
+    });
   }
 
   /** Draws the present state. */
@@ -46,7 +61,8 @@ export class Stream {
       rows.push(kept.row);
       if (old && old !== kept && old.row.contains(focused)) moveFocus(old.row, focused as HTMLElement, kept.row);
     };
-    const line = (key: string, cls: string, text: string) => place(key, text, () => h("li", { class: cls }, h("span", {}, text)));
+    const line = (key: string, cls: string, text: string) =>
+      place(key, text, () => h("li", { class: cls }, h("span", {}, text)));
 
     let day = "";
     let before: { from: string; at: number } | undefined;
@@ -66,15 +82,30 @@ export class Stream {
       before = undefined;
       place(`${m.seq}`, happened(m, this.talk, this.chat), () => drawHappening(m, this.talk));
     };
-    const add = (from: string, at: number, bubble: Omit<Bubble, "follows" | "own" | "chat" | "author" | "names" | "forMe">) => {
+    const add = (
+      from: string,
+      at: number,
+      bubble: Omit<Bubble, "follows" | "own" | "chat" | "author" | "names" | "forMe">,
+    ) => {
       lines(from, at, bubble.seq);
       const own = from === this.talk.me.id;
       const forMe = !own && !bubble.message?.recalled && this.talk.line.groups.mentionsMe(bubble.message?.mentions);
       const names = mentioned((bubble.message ?? bubble.out?.body)?.mentions, this.talk, groupOf(this.chat));
-      const b: Bubble = { ...bubble, chat: this.chat, own, forMe, names, author: own ? undefined : this.#author(from), follows: before?.from === from && at - before.at < TOGETHER };
+      const b: Bubble = {
+        ...bubble,
+        chat: this.chat,
+        own,
+        forMe,
+        names,
+        author: own ? undefined : this.#author(from),
+        follows: before?.from === from && at - before.at < TOGETHER,
+      };
       before = { from, at };
       // The names of quoted and reacting users may be loaded after the message.
-      const others = [...(typeof b.quote === "object" ? [b.quote.from] : []), ...(b.message?.reactions ?? []).flatMap((r) => r.users)];
+      const others = [
+        ...(typeof b.quote === "object" ? [b.quote.from] : []),
+        ...(b.message?.reactions ?? []).flatMap((r) => r.users),
+      ];
       const named = others.map((user) => nameIn(this.talk, user, groupOf(this.chat)));
       place(b.key, JSON.stringify([b, named]), () => drawBubble(b, this.talk, this.on));
     };
@@ -90,7 +121,8 @@ export class Stream {
     const filesUntil = (at: number) => {
       while (files[0] && Date.parse(files[0].created) < at) file(files.shift()!);
     };
-    if (chats.hasOlder(this.chat) && messages[0]) while (files[0] && Date.parse(files[0].created) < Date.parse(messages[0].at)) files.shift();
+    if (chats.hasOlder(this.chat) && messages[0])
+      while (files[0] && Date.parse(files[0].created) < Date.parse(messages[0].at)) files.shift();
     const quote = (seq: number | undefined) => (seq ? this.#quote(seq, messages) : undefined);
     for (const m of messages) {
       const own = m.from === this.talk.me.id;
@@ -100,10 +132,26 @@ export class Stream {
         continue;
       }
       // The client_id is the key, so that a sent message keeps its bubble.
-      add(m.from, Date.parse(m.at), { key: m.client_id ?? `${m.seq}`, seq: m.seq, tick: own && !m.recalled ? far(m.seq, state) : undefined, message: m, out: undefined, quote: quote(m.reply_to) });
+      add(m.from, Date.parse(m.at), {
+        key: m.client_id ?? `${m.seq}`,
+        seq: m.seq,
+        tick: own && !m.recalled ? far(m.seq, state) : undefined,
+        message: m,
+        out: undefined,
+        quote: quote(m.reply_to),
+      });
     }
     if (!chats.hasNewer(this.chat)) filesUntil(Infinity);
-    if (!chats.hasNewer(this.chat)) for (const out of chats.pending(this.chat)) add(this.talk.me.id, out.at, { key: out.body.client_id, seq: 0, tick: outTick(out), message: undefined, out, quote: quote(out.body.reply_to) });
+    if (!chats.hasNewer(this.chat))
+      for (const out of chats.pending(this.chat))
+        add(this.talk.me.id, out.at, {
+          key: out.body.client_id,
+          seq: 0,
+          tick: outTick(out),
+          message: undefined,
+          out,
+          quote: quote(out.body.reply_to),
+        });
     const there = new Set(messages.map((m) => m.client_id));
     for (const of of chats.hasNewer(this.chat) ? [] : this.talk.line.files.sending(this.chat)) {
       if (there.has(of.key)) continue;
@@ -147,7 +195,11 @@ export class Stream {
     const group = groupOf(this.chat);
     if (!group) return undefined;
     const { groups } = this.talk.line;
-    return { name: nameIn(this.talk, user, group), role: groups.member(group, user)?.role ?? "member", profile: groups.profile(group, user) };
+    return {
+      name: nameIn(this.talk, user, group),
+      role: groups.member(group, user)?.role ?? "member",
+      profile: groups.profile(group, user),
+    };
   }
 
   // #quote returns the content of a quoted message. If it is not loaded, it is requested once.
@@ -172,7 +224,12 @@ export class Stream {
     const at = all.indexOf(document.activeElement as HTMLElement);
     const on = document.activeElement;
     if (at < 0 && on !== this.el) return;
-    const to = { ArrowUp: at < 0 ? all.length - 1 : at - 1, ArrowDown: at < 0 ? all.length : at + 1, Home: 0, End: all.length - 1 }[e.key];
+    const to = {
+      ArrowUp: at < 0 ? all.length - 1 : at - 1,
+      ArrowDown: at < 0 ? all.length : at + 1,
+      Home: 0,
+      End: all.length - 1,
+    }[e.key];
     if (to !== undefined) {
       e.preventDefault();
       if (to >= all.length) return this.on.leave();

@@ -52,14 +52,32 @@ export class Strips {
     const fresh = announcement && (there?.me.seen ?? 0) < announced ? announced : 0;
     this.#announced.hidden = fresh === 0;
     if (fresh && fresh !== this.#shown) {
-      const seen = async () => void (await ask(this.talk, "groups.set_me", { path: { group: this.group }, body: { seen: announced } }));
-      put(this.#announced, sign("horn"), h("div", { class: "strip-text" }, h("p", { class: "strip-title" }, g.announcement), h("p", { class: "strip-said" }, announcement)), act(g.read, "secondary", seen, this.talk.failed));
+      const seen = async () =>
+        void (await ask(this.talk, "groups.set_me", { path: { group: this.group }, body: { seen: announced } }));
+      put(
+        this.#announced,
+        sign("horn"),
+        h(
+          "div",
+          { class: "strip-text" },
+          h("p", { class: "strip-title" }, g.announcement),
+          h("p", { class: "strip-said" }, announcement),
+        ),
+        act(g.read, "secondary", seen, this.talk.failed),
+      );
     }
     this.#shown = fresh;
     const newest = this.#pins[0];
     const text = newest ? preview(newest, this.talk, newest.chat) + this.#pins.length : "";
     this.#pinned.hidden = !newest;
-    if (newest && text !== this.#text) put(this.#pinned, sign("pin"), h("span", { class: "strip-text" }, preview(newest, this.talk, newest.chat)), this.#pins.length > 1 && h("span", { class: "muted" }, g.pinnedMore(this.#pins.length)), h("span", { class: "sr" }, g.pinned));
+    if (newest && text !== this.#text)
+      put(
+        this.#pinned,
+        sign("pin"),
+        h("span", { class: "strip-text" }, preview(newest, this.talk, newest.chat)),
+        this.#pins.length > 1 && h("span", { class: "muted" }, g.pinnedMore(this.#pins.length)),
+        h("span", { class: "sr" }, g.pinned),
+      );
     this.#text = text;
   }
 
@@ -88,7 +106,11 @@ export class Strips {
             h(
               "button",
               { type: "button", class: "pick pinned-message", onclick: () => (close(), this.on.goTo(m.seq)) },
-              h("span", { class: "author" }, m.from === this.talk.me.id ? t.words.you : nameIn(this.talk, m.from, this.group)),
+              h(
+                "span",
+                { class: "author" },
+                m.from === this.talk.me.id ? t.words.you : nameIn(this.talk, m.from, this.group),
+              ),
               h("span", {}, preview(m, this.talk, m.chat)),
             ),
           ),

@@ -42,7 +42,11 @@ export function profileOf({ line, people }: Talk, user: string): Profile {
 export function nameIn(talk: Talk, user: string, group = ""): string {
   const friend = talk.people.friends.find((f) => f.user.id === user);
   if (friend?.remark) return friend.remark;
-  return (group && talk.line.groups.called(group, user)) || (friend ? calledBy(friend) : nameOf(profileOf(talk, user))) || c.somebody;
+  return (
+    (group && talk.line.groups.called(group, user)) ||
+    (friend ? calledBy(friend) : nameOf(profileOf(talk, user))) ||
+    c.somebody
+  );
 }
 
 /** The user's name for a chat: the group's or the peer's. */
@@ -54,7 +58,9 @@ export function titleOf(talk: Talk, chat: string): string {
 /** The picture of a chat. */
 export function faceOf(talk: Talk, chat: string): HTMLElement {
   const group = groupOf(chat);
-  return group ? groupFace(titleOf(talk, chat), talk.line.groups.get(group)?.group.picture) : face(profileOf(talk, placeOf(chat)));
+  return group
+    ? groupFace(titleOf(talk, chat), talk.line.groups.get(group)?.group.picture)
+    : face(profileOf(talk, placeOf(chat)));
 }
 
 /** A group's picture, or else the first letter of its name. Screen readers skip it. */
@@ -63,7 +69,14 @@ export function groupFace(name: string, picture = "", large = false): HTMLElemen
   const letter = h("span", { class: cls, "aria-hidden": "true" }, ([...name][0] ?? "").toUpperCase());
   if (!picture) return letter;
   const side = large ? 96 : 44;
-  const img: HTMLImageElement = h("img", { class: cls, alt: "", width: side, height: side, src: `/v1/group-pictures/${picture}/${large ? 256 : 64}`, onerror: () => img.replaceWith(letter) });
+  const img: HTMLImageElement = h("img", {
+    class: cls,
+    alt: "",
+    width: side,
+    height: side,
+    src: `/v1/group-pictures/${picture}/${large ? 256 : 64}`,
+    onerror: () => img.replaceWith(letter),
+  });
   return img;
 }
 
@@ -87,12 +100,17 @@ export function sayRefusal(code: string, detail: string): string {
 /** The text for the user about a failure of the connection. */
 export function explain(err: unknown): string {
   if (err instanceof Unreachable) return t.frame.unreachable;
-  if (err instanceof Refused) return sayRefusal(err.code, err.detail) + (err.retryAfter ? t.form.again(err.retryAfter) : "");
+  if (err instanceof Refused)
+    return sayRefusal(err.code, err.detail) + (err.retryAfter ? t.form.again(err.retryAfter) : "");
   return say(err);
 }
 
 /** Calls an operation. A failure has a text in the language of the page, for forms. */
-export async function ask<O extends Parameters<StoaClient["call"]>[0]>(talk: Talk, operation: O, input?: Input<O>): Promise<Answer<O>> {
+export async function ask<O extends Parameters<StoaClient["call"]>[0]>(
+  talk: Talk,
+  operation: O,
+  input?: Input<O>,
+): Promise<Answer<O>> {
   try {
     return await talk.line.client.call(operation, input);
   } catch (err) {

@@ -16,7 +16,10 @@ import { timeOf } from "./when";
 type Way = "runs" | "away" | "stopped";
 
 export interface TransferRow {
-  transfer: { to: string } & Pick<Transfer, "id" | "from" | "name" | "size" | "status" | "reason" | "available" | "created" | "expires">;
+  transfer: { to: string } & Pick<
+    Transfer,
+    "id" | "from" | "name" | "size" | "status" | "reason" | "available" | "created" | "expires"
+  >;
   own: boolean;
   checked: boolean; // all bytes have arrived, and the server is checking them
   way: Way;
@@ -41,17 +44,29 @@ export function drawTransfer(r: TransferRow, talk: Talk): HTMLLIElement {
   const { files } = talk.line;
   const wrong = h("p", { class: "fault", role: "alert" }, r.fault);
   const failed = (err: unknown) => void (wrong.textContent = explain(err));
-  const doing = (text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>) => act(text, kind, run, failed);
+  const doing = (text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>) =>
+    act(text, kind, run, failed);
   const fetchIt = async () => h("a", { href: await files.link(t.id), download: t.name }).click();
-  const input = h("input", { type: "file", class: "sr", tabindex: -1, "aria-label": c.files.chooseAgain, onchange: () => {
-    const [file] = input.files ?? [];
-    if (file && !files.resume(t.id, file)) wrong.textContent = c.files.another(t.name);
-    input.value = "";
-  } });
+  const input = h("input", {
+    type: "file",
+    class: "sr",
+    tabindex: -1,
+    "aria-label": c.files.chooseAgain,
+    onchange: () => {
+      const [file] = input.files ?? [];
+      if (file && !files.resume(t.id, file)) wrong.textContent = c.files.another(t.name);
+      input.value = "";
+    },
+  });
   const again = h("button", { type: "button", class: "secondary", onclick: () => input.click() }, c.files.chooseAgain);
   const cancel = (text: string) => doing(text, "link", () => files.cancel(t.id));
   const verbs: Child[] = {
-    pending: own ? [cancel(c.files.cancel)] : [doing(c.files.accept, "primary", () => files.accept(t.id)), doing(c.files.reject, "secondary", () => files.reject(t.id))],
+    pending: own
+      ? [cancel(c.files.cancel)]
+      : [
+          doing(c.files.accept, "primary", () => files.accept(t.id)),
+          doing(c.files.reject, "secondary", () => files.reject(t.id)),
+        ],
     transferring: [...(own && r.way !== "runs" && !r.checked ? [again, input] : []), cancel(c.files.cancel)],
     done: t.available ? [own ? null : doing(c.files.download, "primary", fetchIt), cancel(c.files.remove)] : [],
     failed: [],
@@ -60,12 +75,27 @@ export function drawTransfer(r: TransferRow, talk: Talk): HTMLLIElement {
   const moving = t.status === "transferring";
   return h(
     "li",
-    { class: `message transfer ${own ? "own" : "theirs"}`, tabindex: -1, "data-transfer": t.id, "data-status": t.status },
+    {
+      class: `message transfer ${own ? "own" : "theirs"}`,
+      tabindex: -1,
+      "data-transfer": t.id,
+      "data-status": t.status,
+    },
     h(
       "div",
       { class: "speech" },
       h("span", { class: "sr" }, own ? c.youSay : c.says(nameIn(talk, t.from))),
-      h("span", { class: "attached" }, sign("file"), h("span", { class: "attached-text" }, h("span", { class: "attached-title" }, t.name), h("span", { class: "attached-detail" }, bytes(t.size)))),
+      h(
+        "span",
+        { class: "attached" },
+        sign("file"),
+        h(
+          "span",
+          { class: "attached-text" },
+          h("span", { class: "attached-title" }, t.name),
+          h("span", { class: "attached-detail" }, bytes(t.size)),
+        ),
+      ),
       moving && h("progress", { max: t.size, value: 0, "aria-label": c.files.progress }),
       h("p", { class: "transfer-state" }, says(r, talk)),
       wrong,
@@ -85,8 +115,20 @@ export function drawSending(of: Sending, talk: Talk): HTMLLIElement {
       "div",
       { class: "speech" },
       h("span", { class: "sr" }, c.youSay),
-      h("span", { class: "attached" }, sign(of.kind === "image" ? "picture" : of.kind), h("span", { class: "attached-text" }, h("span", { class: "attached-title" }, of.kind === "voice" ? c.kinds.voice : of.file.name), h("span", { class: "attached-detail" }, bytes(of.file.size)))),
-      of.fault ? h("p", { class: "fault" }, c.notSent(explain(of.fault))) : h("progress", { max: of.file.size, value: 0, "aria-label": c.files.progress }),
+      h(
+        "span",
+        { class: "attached" },
+        sign(of.kind === "image" ? "picture" : of.kind),
+        h(
+          "span",
+          { class: "attached-text" },
+          h("span", { class: "attached-title" }, of.kind === "voice" ? c.kinds.voice : of.file.name),
+          h("span", { class: "attached-detail" }, bytes(of.file.size)),
+        ),
+      ),
+      of.fault
+        ? h("p", { class: "fault" }, c.notSent(explain(of.fault)))
+        : h("progress", { max: of.file.size, value: 0, "aria-label": c.files.progress }),
       h(
         "div",
         { class: "row transfer-verbs" },

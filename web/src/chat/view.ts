@@ -47,16 +47,68 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
   const showOffers = rows<{ id: string; from: string; name: string; file: string }>(
     offers,
     (o) => o.id,
-    (o) => h("li", {}, h("a", { class: "chat-row", href: `#/chats/${o.from}` }, sign("file"), h("span", { class: "chat-text" }, h("span", { class: "chat-name" }, o.name), h("span", { class: "chat-line" }, c.files.offers(o.file))))),
+    (o) =>
+      h(
+        "li",
+        {},
+        h(
+          "a",
+          { class: "chat-row", href: `#/chats/${o.from}` },
+          sign("file"),
+          h(
+            "span",
+            { class: "chat-text" },
+            h("span", { class: "chat-name" }, o.name),
+            h("span", { class: "chat-line" }, c.files.offers(o.file)),
+          ),
+        ),
+      ),
     heading,
   );
-  const none = h("div", { class: "empty", hidden: true }, h("p", {}, c.none), h("a", { href: "#/friends" }, c.toFriends));
-  const start = h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", onclick: () => void pick(c.newChat, talk, (chat) => void (location.hash = `#/chats/${placeOf(chat)}`)).catch(talk.failed) }, c.newChat);
-  const gather = h("button", { type: "button", class: "round", "aria-haspopup": "dialog", "aria-label": g.newGroup, title: g.newGroup, onclick: () => newGroup(talk) }, sign("people"));
+  const none = h(
+    "div",
+    { class: "empty", hidden: true },
+    h("p", {}, c.none),
+    h("a", { href: "#/friends" }, c.toFriends),
+  );
+  const start = h(
+    "button",
+    {
+      type: "button",
+      class: "secondary",
+      "aria-haspopup": "dialog",
+      onclick: () =>
+        void pick(c.newChat, talk, (chat) => void (location.hash = `#/chats/${placeOf(chat)}`)).catch(talk.failed),
+    },
+    c.newChat,
+  );
+  const gather = h(
+    "button",
+    {
+      type: "button",
+      class: "round",
+      "aria-haspopup": "dialog",
+      "aria-label": g.newGroup,
+      title: g.newGroup,
+      onclick: () => newGroup(talk),
+    },
+    sign("people"),
+  );
   const search = chatSearch(talk, (on) => (chats.hidden = on));
   const chats = h("div", { class: "chat-scroll" }, offers, none, list.el);
-  const side = h("section", { class: "chats-side", "aria-label": t.frame.titles.chats }, h("header", {}, heading, gather, start), search.field, search.el, chats);
-  const nobody = h("section", { class: "room none-open", "aria-label": c.noneOpen }, h("p", { class: "muted" }, icon("temple"), c.noneOpen));
+  const side = h(
+    "section",
+    { class: "chats-side", "aria-label": t.frame.titles.chats },
+    h("header", {}, heading, gather, start),
+    search.field,
+    search.el,
+    chats,
+  );
+  const nobody = h(
+    "section",
+    { class: "room none-open", "aria-label": c.noneOpen },
+    h("p", { class: "muted" }, icon("temple"), c.noneOpen),
+  );
   const place = h("div", { class: "room-place" }, nobody);
   const el = h("div", { class: "chats" }, side, place);
   document.body.classList.add("chatting");

@@ -23,12 +23,19 @@ async function exchange(path: string, bearer: string, pc: RTCPeerConnection): Pr
   await pc.setLocalDescription();
   let res: Response;
   try {
-    res = await fetch(path, { method: "POST", headers: { "Content-Type": "application/sdp", Authorization: `Bearer ${bearer}` }, body: pc.localDescription!.sdp, cache: "no-store" });
+    res = await fetch(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/sdp", Authorization: `Bearer ${bearer}` },
+      body: pc.localDescription!.sdp,
+      cache: "no-store",
+    });
   } catch {
     throw new Unreachable();
   }
   if (res.status !== 201) {
-    const problem = (res.headers.get("Content-Type") ?? "").startsWith("application/problem+json") ? await res.json() : { type: "about:blank", title: res.statusText, status: res.status, code: "" };
+    const problem = (res.headers.get("Content-Type") ?? "").startsWith("application/problem+json")
+      ? await res.json()
+      : { type: "about:blank", title: res.statusText, status: res.status, code: "" };
     throw new Refused(problem, Number(res.headers.get("Retry-After")) || 0);
   }
   const at = res.headers.get("Location") ?? "";
@@ -36,7 +43,10 @@ async function exchange(path: string, bearer: string, pc: RTCPeerConnection): Pr
     answer: await res.text(),
     end: async () => {
       // the server also detects it itself
-      if (at) await fetch(at, { method: "DELETE", headers: { Authorization: `Bearer ${bearer}` }, keepalive: true }).catch(() => {});
+      if (at)
+        await fetch(at, { method: "DELETE", headers: { Authorization: `Bearer ${bearer}` }, keepalive: true }).catch(
+          () => {},
+        );
     },
   };
 }
@@ -51,7 +61,10 @@ export interface Broadcast {
  * Publishes this device's camera, and adds it to the room's playlist. ended is called when the camera is disconnected.
  */
 export async function broadcast(seat: Seat, title: string, ended: () => void): Promise<Broadcast> {
-  const camera = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1280 }, height: { ideal: 720 } }, audio: true });
+  const camera = await navigator.mediaDevices.getUserMedia({
+    video: { width: { ideal: 1280 }, height: { ideal: 720 } },
+    audio: true,
+  });
   const pc = new RTCPeerConnection();
   let stream = "";
   let session: Session | undefined;
@@ -72,7 +85,10 @@ export async function broadcast(seat: Seat, title: string, ended: () => void): P
     pc.onconnectionstatechange = () => pc.connectionState === "failed" && ended();
     session = await exchange(`/v1/streams/${stream}/whip`, await token(), pc);
     await pc.setRemoteDescription({ type: "answer", sdp: session.answer });
-    ({ id: item } = await seat.ask<{ id: string }>("/playlist", { method: "POST", body: { kind: "live", source: stream, title } }));
+    ({ id: item } = await seat.ask<{ id: string }>("/playlist", {
+      method: "POST",
+      body: { kind: "live", source: stream, title },
+    }));
   } catch (err) {
     await stop().catch(() => {});
     throw err;
@@ -157,7 +173,10 @@ export class Watched {
     } catch (err) {
       if (this.#pc !== pc) return;
       // 401: a node of another version made the token
-      const wait = err instanceof Unreachable || (err instanceof Refused && (err.problem.code === "live.off_air" || err.problem.status === 503 || err.problem.status === 401));
+      const wait =
+        err instanceof Unreachable ||
+        (err instanceof Refused &&
+          (err.problem.code === "live.off_air" || err.problem.status === 503 || err.problem.status === 401));
       if (wait) return this.#again(err instanceof Refused && err.retryAfter ? err.retryAfter * 1000 : AGAIN);
       this.#end();
       this.failed(err);

@@ -18,7 +18,13 @@ export class RoomChat {
   readonly #list = h("div", { class: "said-list", role: "log", "aria-label": r.tabs.chat, tabindex: 0 });
   readonly #none = h("p", { class: "muted", hidden: true }, r.saidNothing);
   readonly #older: HTMLButtonElement;
-  readonly #text = h("input", { name: "say", maxlength: 500, autocomplete: "off", "aria-label": r.say, placeholder: r.say });
+  readonly #text = h("input", {
+    name: "say",
+    maxlength: 500,
+    autocomplete: "off",
+    "aria-label": r.say,
+    placeholder: r.say,
+  });
   readonly #form: HTMLFormElement;
   readonly #silent = h("p", { class: "muted", hidden: true }, r.silent);
   #lines = new Map<number, HTMLElement>();
@@ -64,9 +70,20 @@ export class RoomChat {
 
   add(line: RoomLine): void {
     if (this.#lines.has(line.seq)) return;
-    const el = h("p", { "data-seq": line.seq }, h("span", { class: "said-name" }, line.name), " ", ...(line.guest ? [h("span", { class: "role" }, r.roles.guest), " "] : []), h("span", { class: "said-text" }, line.text), " ", h("time", { class: "said-at", datetime: line.at }, timeOf(line.at)));
+    const el = h(
+      "p",
+      { "data-seq": line.seq },
+      h("span", { class: "said-name" }, line.name),
+      " ",
+      ...(line.guest ? [h("span", { class: "role" }, r.roles.guest), " "] : []),
+      h("span", { class: "said-text" }, line.text),
+      " ",
+      h("time", { class: "said-at", datetime: line.at }, timeOf(line.at)),
+    );
     const near = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < NEAR;
-    const after = [...this.#list.children].findLast((other) => Number((other as HTMLElement).dataset["seq"]) < line.seq);
+    const after = [...this.#list.children].findLast(
+      (other) => Number((other as HTMLElement).dataset["seq"]) < line.seq,
+    );
     if (after) after.after(el);
     else this.#list.prepend(el);
     this.#lines.set(line.seq, el);

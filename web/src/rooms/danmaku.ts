@@ -116,8 +116,11 @@ export class Danmaku {
   at(position: number): void {
     const from = this.#last;
     this.#last = position;
-    if (!this.on || !this.#item || from < 0 || position < from || position - from > JUMP) return void this.#read(position);
-    for (const chunk of [Math.floor(from / CHUNK), Math.floor(position / CHUNK)].filter((c, i, all) => all.indexOf(c) === i)) {
+    if (!this.on || !this.#item || from < 0 || position < from || position - from > JUMP)
+      return void this.#read(position);
+    for (const chunk of [Math.floor(from / CHUNK), Math.floor(position / CHUNK)].filter(
+      (c, i, all) => all.indexOf(c) === i,
+    )) {
       const comments = this.#chunks.get(chunk);
       if (comments === undefined || comments === "asked") continue;
       for (const c of comments) if (c.position > from && c.position <= position && !this.#flown.has(c.id)) this.fly(c);
@@ -176,7 +179,8 @@ export class Danmaku {
     const now = clock();
     const wide = el.offsetWidth + GAP;
     const speed = (width + wide) / FLIGHT; // px per ms
-    const fits = (lane: Lane | undefined) => !lane || (still ? lane.gone <= now : lane.entered <= now && now + width / speed >= lane.gone);
+    const fits = (lane: Lane | undefined) =>
+      !lane || (still ? lane.gone <= now : lane.entered <= now && now + width / speed >= lane.gone);
     const at = Array.from({ length: count }, (_, i) => i).find((i) => fits(lanes[i]));
     if (at === undefined) {
       el.remove();
@@ -189,7 +193,9 @@ export class Danmaku {
     el.classList.toggle("still", still);
     const flight = still
       ? el.animate([{ opacity: 1 }, { opacity: 1 }], { duration: STANDS })
-      : el.animate([{ transform: `translateX(${width}px)` }, { transform: `translateX(${-wide}px)` }], { duration: FLIGHT });
+      : el.animate([{ transform: `translateX(${width}px)` }, { transform: `translateX(${-wide}px)` }], {
+          duration: FLIGHT,
+        });
     // by default it starts with the next frame, later than its lane assumes
     flight.startTime = now;
     flight.onfinish = () => el.remove();

@@ -16,25 +16,50 @@ export type To = { link: string } | { room: string };
  * Shows the room of an address. It lets a user in, or if account is given, a guest; account is shown below. entered is
  * called with the room's id.
  */
-export function door(to: To, entered: (room: string) => void, fail: (text: string) => void, account?: HTMLElement): HTMLElement {
+export function door(
+  to: To,
+  entered: (room: string) => void,
+  fail: (text: string) => void,
+  account?: HTMLElement,
+): HTMLElement {
   const guest = account !== undefined;
-  const body = h("section", { class: "card door", "aria-label": r.doorLabel }, h("p", { class: "muted" }, t.words.moment));
+  const body = h(
+    "section",
+    { class: "card door", "aria-label": r.doorLabel },
+    h("p", { class: "muted" }, t.words.moment),
+  );
   const failed = (err: unknown) => void (err instanceof Ended || fail(say(err)));
 
   async function load(): Promise<void> {
     try {
-      if ("link" in to) show(await (guest ? send(`/v1/room-links/${to.link}`).then((res) => res.json() as Promise<Place>) : json<Place>(`/v1/room-links/${to.link}`)));
-      else if (guest) visit(to.room, true); // the response does not state whether guests may join
+      if ("link" in to)
+        show(
+          await (guest
+            ? send(`/v1/room-links/${to.link}`).then((res) => res.json() as Promise<Place>)
+            : json<Place>(`/v1/room-links/${to.link}`)),
+        );
+      else if (guest)
+        visit(to.room, true); // the response does not state whether guests may join
       else show(await json<Place>(`/v1/rooms/${to.room}`));
     } catch (err) {
-      if (err instanceof Refused && err.problem.status === 404) put(body, h("p", { class: "none" }, "link" in to ? r.worthless : r.unknown), guest ? null : h("a", { href: "#/rooms" }, r.toRooms));
+      if (err instanceof Refused && err.problem.status === 404)
+        put(
+          body,
+          h("p", { class: "none" }, "link" in to ? r.worthless : r.unknown),
+          guest ? null : h("a", { href: "#/rooms" }, r.toRooms),
+        );
       else if (!(err instanceof Ended)) put(body, unloaded(say(err), load));
     }
   }
 
   function show({ room, me }: Place): void {
     if (me && !guest) return entered(room.id);
-    const head: Child = h("div", {}, h("h2", { tabindex: -1 }, room.name), h("p", { class: "muted" }, r.viewers(room.viewers)));
+    const head: Child = h(
+      "div",
+      {},
+      h("h2", { tabindex: -1 }, room.name),
+      h("p", { class: "muted" }, r.viewers(room.viewers)),
+    );
     if (guest) {
       if (room.guests) visit(room.id, false, head);
       else put(body, head, h("p", { class: "muted" }, r.noGuests));
@@ -42,17 +67,49 @@ export function door(to: To, entered: (room: string) => void, fail: (text: strin
     }
     const link = "link" in to ? to.link : "";
     const join = async (password: string) => {
-      await json<Answer<"rooms.join">>(`/v1/rooms/${room.id}/join`, { method: "POST", body: { ...(password && { password }), ...(link && { link }) } });
+      await json<Answer<"rooms.join">>(`/v1/rooms/${room.id}/join`, {
+        method: "POST",
+        body: { ...(password && { password }), ...(link && { link }) },
+      });
       entered(room.id);
     };
-    if (link || !room.password) return put(body, head, h("div", { class: "row" }, act(r.comeIn, "primary", () => join(""), failed)));
-    const password = field(r.enterPassword, { name: "password", type: "password", required: true, maxlength: 128, autocomplete: "off" });
-    put(body, head, form({ class: "stack" }, [password], () => join(password.input.value), h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, r.comeIn))));
+    if (link || !room.password)
+      return put(
+        body,
+        head,
+        h(
+          "div",
+          { class: "row" },
+          act(r.comeIn, "primary", () => join(""), failed),
+        ),
+      );
+    const password = field(r.enterPassword, {
+      name: "password",
+      type: "password",
+      required: true,
+      maxlength: 128,
+      autocomplete: "off",
+    });
+    put(
+      body,
+      head,
+      form(
+        { class: "stack" },
+        [password],
+        () => join(password.input.value),
+        h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, r.comeIn)),
+      ),
+    );
   }
 
   function visit(room: string, asks: boolean, head: Child = null): void {
     const name = field(r.guestName, { name: "guest_name", required: true, maxlength: 40, autocomplete: "nickname" });
-    const password = field(r.enterPasswordMaybe, { name: "password", type: "password", maxlength: 128, autocomplete: "off" });
+    const password = field(r.enterPasswordMaybe, {
+      name: "password",
+      type: "password",
+      maxlength: 128,
+      autocomplete: "off",
+    });
     put(
       body,
       head,
@@ -62,7 +119,14 @@ export function door(to: To, entered: (room: string) => void, fail: (text: strin
         asks ? [name, password] : [name],
         async () => {
           const link = "link" in to ? to.link : "";
-          const res = await send(`/v1/rooms/${room}/guests`, { method: "POST", body: { name: name.input.value.trim(), ...(asks && password.input.value && { password: password.input.value }), ...(link && { link }) } });
+          const res = await send(`/v1/rooms/${room}/guests`, {
+            method: "POST",
+            body: {
+              name: name.input.value.trim(),
+              ...(asks && password.input.value && { password: password.input.value }),
+              ...(link && { link }),
+            },
+          });
           keepGuest((await res.json()) as RoomGuest);
           entered(room);
         },

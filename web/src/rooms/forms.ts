@@ -25,7 +25,13 @@ export function invite(seat: Seat): void {
   const wrong = fault();
   const failed = into(wrong);
   const row = (l: RoomLink): HTMLLIElement => {
-    const text = h("input", { type: "text", readonly: true, class: "link-text", "aria-label": r.linkLabel, onfocus: () => text.select() });
+    const text = h("input", {
+      type: "text",
+      readonly: true,
+      class: "link-text",
+      "aria-label": r.linkLabel,
+      onfocus: () => text.select(),
+    });
     text.value = `${location.origin}/#/watch/${l.id}`;
     const copy = act(
       r.copy,
@@ -44,7 +50,13 @@ export function invite(seat: Seat): void {
       none.hidden = list.children.length > 0;
       life.input.focus();
     };
-    const el = h("li", { "data-link": l.id }, text, h("p", { class: "hint" }, r.linkEnds(momentOf(l.expires))), h("div", { class: "row" }, copy, twice(r.revoke, r.revokeSure, revoke, failed)));
+    const el = h(
+      "li",
+      { "data-link": l.id },
+      text,
+      h("p", { class: "hint" }, r.linkEnds(momentOf(l.expires))),
+      h("div", { class: "row" }, copy, twice(r.revoke, r.revokeSure, revoke, failed)),
+    );
     return el;
   };
   const show = (all: RoomLink[]) => {
@@ -57,7 +69,8 @@ export function invite(seat: Seat): void {
     form(
       { class: "stack" },
       [life],
-      async () => show([await seat.ask<RoomLink>("/links", { method: "POST", body: { hours: Number(life.input.value) } })]),
+      async () =>
+        show([await seat.ask<RoomLink>("/links", { method: "POST", body: { hours: Number(life.input.value) } })]),
       h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, r.newLink), said),
     ),
     wrong,
@@ -84,7 +97,12 @@ export function bans(seat: Seat): void {
         none.hidden = list.children.length > 0;
         el.querySelector<HTMLElement>("h2")?.focus();
       };
-      const row = personRow(b.user, [nameOf(b.user)], [ago(b.at, now())], act(r.lift, "secondary", lift, failed, r.liftName(nameOf(b.user))));
+      const row = personRow(
+        b.user,
+        [nameOf(b.user)],
+        [ago(b.at, now())],
+        act(r.lift, "secondary", lift, failed, r.liftName(nameOf(b.user))),
+      );
       list.append(row);
     }
     cursor = page.next ?? "";
@@ -102,7 +120,11 @@ export function bans(seat: Seat): void {
 export function settings(seat: Seat, is: Room, saved: (room: Room) => void): void {
   const name = field(r.name, { name: "room_name", required: true, maxlength: 60, autocomplete: "off", value: is.name });
   const access = select(r.access, "access", ["invited", "open"] as const, (v) => r.accessOf[v], is.access);
-  const password = field(is.password ? r.passwordChange : r.password, { name: "password", type: "text", maxlength: 128, autocomplete: "off" }, r.passwordHint);
+  const password = field(
+    is.password ? r.passwordChange : r.password,
+    { name: "password", type: "text", maxlength: 128, autocomplete: "off" },
+    r.passwordHint,
+  );
   const loop = select(r.loop, "loop", ["off", "item", "list"] as const, (v) => r.loops[v], is.loop);
   const words = area(r.words, "words", (is.words ?? []).join("\n"), 8200, r.wordsHint);
   const box = (name: string, text: string, checked: boolean) => {
@@ -125,7 +147,10 @@ export function settings(seat: Seat, is: Room, saved: (room: Room) => void): voi
         const may = is.member_may.filter((m) => m !== "control" && m !== "playlist");
         if (control.input.checked) may.push("control");
         if (playlist.input.checked) may.push("playlist");
-        const list = words.input.value.split("\n").map((w) => w.trim()).filter(Boolean);
+        const list = words.input.value
+          .split("\n")
+          .map((w) => w.trim())
+          .filter(Boolean);
         // Unchanged fields are not sent, because another user may have changed them meanwhile.
         const body: RoomUpdate = {};
         if (name.input.value.trim() !== is.name) body.name = name.input.value.trim();

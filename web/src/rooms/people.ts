@@ -46,7 +46,12 @@ export class RoomPeople {
     const rest = h("span", { tabindex: -1 });
     this.#more = act(t.words.showMore, "link", () => this.#page(this.#cursor), failed);
     this.#more.hidden = true;
-    this.#show = rows<Row>(this.#list, (row) => row.member.user.id, (row) => this.#row(row), rest);
+    this.#show = rows<Row>(
+      this.#list,
+      (row) => row.member.user.id,
+      (row) => this.#row(row),
+      rest,
+    );
     this.el = h("div", { class: "stack" }, rest, this.#list, this.#more);
   }
 
@@ -70,7 +75,9 @@ export class RoomPeople {
   async #page(cursor: string): Promise<void> {
     this.#pages++;
     try {
-      const page = await this.seat.ask<RoomMembers>(`/members?limit=${PAGE}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+      const page = await this.seat.ask<RoomMembers>(
+        `/members?limit=${PAGE}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`,
+      );
       if (!cursor) this.#members.clear();
       for (const m of page.members) this.#members.set(m.user.id, m);
       for (const [user, m] of this.#told) this.#set(user, m);
@@ -98,11 +105,22 @@ export class RoomPeople {
   }
 
   #draw(): void {
-    const all = [...this.#members.values()].sort((a, b) => ranks[b.role] - ranks[a.role] || Date.parse(a.joined) - Date.parse(b.joined) || (a.user.id < b.user.id ? -1 : 1));
+    const all = [...this.#members.values()].sort(
+      (a, b) =>
+        ranks[b.role] - ranks[a.role] ||
+        Date.parse(a.joined) - Date.parse(b.joined) ||
+        (a.user.id < b.user.id ? -1 : 1),
+    );
     this.#show(
       all.map((member): Row => {
         const until = Date.parse(member.muted_until ?? "");
-        return { member, muted: until > now() ? untilWords(until) : "", own: member.user.id === this.#me.id, watches: this.#online.has(member.user.id), doable: `${this.#me.role} ${this.#me.may.join()}` };
+        return {
+          member,
+          muted: until > now() ? untilWords(until) : "",
+          own: member.user.id === this.#me.id,
+          watches: this.#online.has(member.user.id),
+          doable: `${this.#me.role} ${this.#me.may.join()}`,
+        };
       }),
     );
   }
@@ -110,7 +128,17 @@ export class RoomPeople {
   #row(row: Row): HTMLLIElement {
     const { user, role } = row.member;
     const items = this.#items(row);
-    const opener: HTMLButtonElement = h("button", { type: "button", class: "round", "aria-haspopup": "menu", "aria-label": r.actions(user.name), onclick: () => openMenu(opener, [], items) }, sign("more"));
+    const opener: HTMLButtonElement = h(
+      "button",
+      {
+        type: "button",
+        class: "round",
+        "aria-haspopup": "menu",
+        "aria-label": r.actions(user.name),
+        onclick: () => openMenu(opener, [], items),
+      },
+      sign("more"),
+    );
     return h(
       "li",
       { class: row.watches ? "person watches" : "person", "data-user": user.id },
@@ -118,7 +146,15 @@ export class RoomPeople {
       h(
         "div",
         { class: "person-text" },
-        h("p", { class: "person-name" }, user.name, " ", row.own && h("span", { class: "you" }, r.you), " ", role !== "member" && h("span", { class: "role" }, r.roles[role])),
+        h(
+          "p",
+          { class: "person-name" },
+          user.name,
+          " ",
+          row.own && h("span", { class: "you" }, r.you),
+          " ",
+          role !== "member" && h("span", { class: "role" }, r.roles[role]),
+        ),
         row.muted && h("p", { class: "muted" }, `${r.isMuted} ${row.muted}`),
       ),
       items.length > 0 && opener,
@@ -131,22 +167,41 @@ export class RoomPeople {
     if (own || ranks[me.role] <= ranks[member.role]) return [];
     const may = (what: string) => me.may.includes(what);
     const run = (work: () => Promise<unknown>) => () => void work().catch(this.failed);
-    const set = (body: object) => run(async () => this.changed(await this.seat.ask<RoomMember>(`/members/${id}`, { method: "PATCH", body })));
+    const set = (body: object) =>
+      run(async () => this.changed(await this.seat.ask<RoomMember>(`/members/${id}`, { method: "PATCH", body })));
     const items: Item[] = [];
     const account = member.role !== "guest";
     if (me.role === "owner" && account) {
-      items.push(member.role === "admin" ? { text: r.noAdmin, run: set({ role: "member" }) } : { text: r.makeAdmin, run: set({ role: "admin" }) });
-      items.push({ text: r.handOver, sure: r.handOverSure(name), run: run(() => this.seat.ask("/owner", { method: "PUT", body: { user: id } })) });
+      items.push(
+        member.role === "admin"
+          ? { text: r.noAdmin, run: set({ role: "member" }) }
+          : { text: r.makeAdmin, run: set({ role: "admin" }) },
+      );
+      items.push({
+        text: r.handOver,
+        sure: r.handOverSure(name),
+        run: run(() => this.seat.ask("/owner", { method: "PUT", body: { user: id } })),
+      });
     }
     if (may("settings") && member.role === "member") {
       const controls = member.may.includes("control");
-      items.push({ text: controls ? r.noControl : r.letControl, run: set({ may: controls ? member.may.filter((m) => m !== "control") : [...member.may, "control"] }) });
+      items.push({
+        text: controls ? r.noControl : r.letControl,
+        run: set({ may: controls ? member.may.filter((m) => m !== "control") : [...member.may, "control"] }),
+      });
     }
     if (!may("moderate")) return items;
-    const mute = (text: string, ms: number): Item => ({ text, run: () => set({ muted_until: new Date(now() + ms).toISOString() })() });
+    const mute = (text: string, ms: number): Item => ({
+      text,
+      run: () => set({ muted_until: new Date(now() + ms).toISOString() })(),
+    });
     if (muted) items.push({ text: r.unmuteThem, run: set({ muted_until: PAST }) });
     else items.push(mute(r.muteHour, HOUR), mute(r.muteDay, 24 * HOUR));
-    items.push({ text: r.kick, sure: r.kickSure, run: run(() => this.seat.ask(`/members/${id}`, { method: "DELETE" })) });
+    items.push({
+      text: r.kick,
+      sure: r.kickSure,
+      run: run(() => this.seat.ask(`/members/${id}`, { method: "DELETE" })),
+    });
     items.push({ text: r.ban, sure: r.banSure, run: run(() => this.seat.ask(`/bans/${id}`, { method: "PUT" })) });
     return items;
   }

@@ -1,6 +1,14 @@
 // The player of a room, synchronised with the room.
 
-import { PlaybackSync, Refused as RefusedOnLine, type Playback, type PlaybackCommand, type Room, type RoomItem, type RoomItemSource } from "@stoa-dev/client";
+import {
+  PlaybackSync,
+  Refused as RefusedOnLine,
+  type Playback,
+  type PlaybackCommand,
+  type Room,
+  type RoomItem,
+  type RoomItemSource,
+} from "@stoa-dev/client";
 import { Refused, Unreachable } from "../api";
 import { h } from "../dom";
 import { r } from "../texts/rooms";
@@ -28,7 +36,9 @@ export function clockOf(ms: number): string {
   const s = Math.max(0, Math.floor(ms / 1000));
   const two = (n: number) => String(n).padStart(2, "0");
   const hours = Math.floor(s / 3600);
-  return hours > 0 ? `${hours}:${two(Math.floor((s % 3600) / 60))}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`;
+  return hours > 0
+    ? `${hours}:${two(Math.floor((s % 3600) / 60))}:${two(s % 60)}`
+    : `${Math.floor(s / 60)}:${two(s % 60)}`;
 }
 
 export class Player {
@@ -38,12 +48,43 @@ export class Player {
   readonly #sync = new PlaybackSync(40, 1000);
   readonly #note = h("p", { class: "stage-note", role: "status" });
   readonly #play = h("button", { type: "button", class: "round", onclick: () => this.#toggle() });
-  readonly #next = h("button", { type: "button", class: "round", "aria-label": r.next, title: r.next, onclick: () => void this.#loadNext() }, sign("next"));
-  readonly #seek = h("input", { type: "range", class: "seek", min: 0, max: 1000, step: 100, "aria-label": r.position, oninput: () => this.#preview(), onchange: () => this.#seekTo(Number(this.#seek.value)) });
+  readonly #next = h(
+    "button",
+    { type: "button", class: "round", "aria-label": r.next, title: r.next, onclick: () => void this.#loadNext() },
+    sign("next"),
+  );
+  readonly #seek = h("input", {
+    type: "range",
+    class: "seek",
+    min: 0,
+    max: 1000,
+    step: 100,
+    "aria-label": r.position,
+    oninput: () => this.#preview(),
+    onchange: () => this.#seekTo(Number(this.#seek.value)),
+  });
   readonly #time = h("span", { class: "time" });
-  readonly #rate = h("select", { "aria-label": r.rate, onchange: () => void this.command({ do: "rate", rate: Number(this.#rate.value) }) }, ...RATES.map((value) => h("option", { value }, r.rateOf(value))));
-  readonly #sound = h("button", { type: "button", class: "round", onclick: () => ((this.video.muted = !this.video.muted), this.#draw()) });
-  readonly #full = h("button", { type: "button", class: "round", "aria-label": r.fullscreen, title: r.fullscreen, onclick: () => void (document.fullscreenElement ? document.exitFullscreen() : this.#stage.requestFullscreen()) }, sign("wide"));
+  readonly #rate = h(
+    "select",
+    { "aria-label": r.rate, onchange: () => void this.command({ do: "rate", rate: Number(this.#rate.value) }) },
+    ...RATES.map((value) => h("option", { value }, r.rateOf(value))),
+  );
+  readonly #sound = h("button", {
+    type: "button",
+    class: "round",
+    onclick: () => ((this.video.muted = !this.video.muted), this.#draw()),
+  });
+  readonly #full = h(
+    "button",
+    {
+      type: "button",
+      class: "round",
+      "aria-label": r.fullscreen,
+      title: r.fullscreen,
+      onclick: () => void (document.fullscreenElement ? document.exitFullscreen() : this.#stage.requestFullscreen()),
+    },
+    sign("wide"),
+  );
   readonly #stage: HTMLElement;
   readonly #controls: HTMLElement;
 
@@ -76,12 +117,28 @@ export class Player {
   ) {
     const { video } = this;
     this.#stage = h("div", { class: "stage" }, video, danmaku.el, this.#note);
-    this.#controls = h("div", { class: "controls" }, this.#play, this.#next, this.#seek, this.#time, this.#rate, this.#sound, this.#full);
-    this.el = h("section", { class: "player", "aria-label": r.player, onkeydown: (e: KeyboardEvent) => this.#key(e) }, this.#stage, this.#controls);
+    this.#controls = h(
+      "div",
+      { class: "controls" },
+      this.#play,
+      this.#next,
+      this.#seek,
+      this.#time,
+      this.#rate,
+      this.#sound,
+      this.#full,
+    );
+    this.el = h(
+      "section",
+      { class: "player", "aria-label": r.player, onkeydown: (e: KeyboardEvent) => this.#key(e) },
+      this.#stage,
+      this.#controls,
+    );
     this.#full.hidden = !document.fullscreenEnabled;
     video.addEventListener("loadedmetadata", () => ((this.#loaded = true), this.#apply()));
     video.addEventListener("durationchange", () => this.#draw());
-    for (const name of ["canplay", "playing"]) video.addEventListener(name, () => (this.#buffers(false), this.#apply()));
+    for (const name of ["canplay", "playing"])
+      video.addEventListener(name, () => (this.#buffers(false), this.#apply()));
     video.addEventListener("waiting", () => this.#buffers(true));
     video.addEventListener("ended", () => void this.#tellEnd());
     video.addEventListener("error", () => this.#broke());
@@ -134,7 +191,7 @@ export class Player {
     const { item = "", paused } = this.#state!;
     if (broken || item !== this.#item) void this.#load(item);
     else this.#apply();
-    if (paused) clearInterval(this.#timer), (this.#timer = undefined);
+    if (paused) (clearInterval(this.#timer), (this.#timer = undefined));
     else this.#timer ??= setInterval(() => this.#look(), LOOK);
     this.#draw();
   }
@@ -144,9 +201,15 @@ export class Player {
     for (let again = false; ; again = true) {
       const { generation = 0, version = 0 } = this.#state ?? {};
       try {
-        return this.take(await this.seat.ask<Playback>("/playback", { method: "POST", body: { generation, version, ...what } }));
+        return this.take(
+          await this.seat.ask<Playback>("/playback", { method: "POST", body: { generation, version, ...what } }),
+        );
       } catch (err) {
-        if (again || !(err instanceof Refused || err instanceof RefusedOnLine) || codeOf(err) !== "room.playback_changed") {
+        if (
+          again ||
+          !(err instanceof Refused || err instanceof RefusedOnLine) ||
+          codeOf(err) !== "room.playback_changed"
+        ) {
           this.#draw(); // reset the controls
           return this.failed(err);
         }
@@ -195,7 +258,8 @@ export class Player {
       if (this.#item === item) {
         if (err instanceof Refused && err.problem.status === 404) return this.#endRemoved();
         this.#item = "?"; // the next playback state loads it again
-        if (err instanceof Unreachable || (err instanceof Refused && err.problem.status === 503)) setTimeout(() => !this.#gone && this.#item === "?" && void this.#load(this.#state?.item ?? ""), LOAD_AGAIN);
+        if (err instanceof Unreachable || (err instanceof Refused && err.problem.status === 503))
+          setTimeout(() => !this.#gone && this.#item === "?" && void this.#load(this.#state?.item ?? ""), LOAD_AGAIN);
         this.failed(err);
       }
     }
@@ -230,7 +294,8 @@ export class Player {
     const at = performance.now();
     const times = at - this.#broken.at > CALM ? 1 : this.#broken.times + 1;
     this.#broken = { at, times };
-    if (!this.#loaded || this.video.error?.code === MediaError.MEDIA_ERR_DECODE || times > BREAKS) return this.#say(r.cannotPlay);
+    if (!this.#loaded || this.video.error?.code === MediaError.MEDIA_ERR_DECODE || times > BREAKS)
+      return this.#say(r.cannotPlay);
     const item = this.#item;
     const again = () => this.#gone || this.#item !== item || !this.video.error || void this.#load(item);
     if (times === 1) again();
@@ -258,7 +323,13 @@ export class Player {
   // #apply sets the video to the state of the room.
   #apply(): void {
     const { video } = this;
-    if (!this.#state?.item || this.#state.item !== this.#item || video.readyState < HTMLMediaElement.HAVE_METADATA || this.#gone) return;
+    if (
+      !this.#state?.item ||
+      this.#state.item !== this.#item ||
+      video.readyState < HTMLMediaElement.HAVE_METADATA ||
+      this.#gone
+    )
+      return;
     if (this.#live) {
       if (this.#state.paused) video.pause();
       else if (video.paused) void this.#start();
@@ -268,7 +339,12 @@ export class Player {
     const length = this.#length();
     const to = (length > 0 ? Math.min(c.to, length) : c.to) / 1000;
     const now = performance.now();
-    if (c.seek && !video.seeking && Math.abs(video.currentTime - to) > 0.001 && (c.paused || now - this.#jumped > AGAIN)) {
+    if (
+      c.seek &&
+      !video.seeking &&
+      Math.abs(video.currentTime - to) > 0.001 &&
+      (c.paused || now - this.#jumped > AGAIN)
+    ) {
       this.#jumped = now;
       video.currentTime = to;
     }
@@ -303,7 +379,8 @@ export class Player {
     this.#waits = waits;
     clearInterval(this.#told);
     // without a report the room does not wait
-    const tell = () => void this.seat.ask("/playback/buffering", { method: "POST", body: { buffering: waits } }).catch(() => {});
+    const tell = () =>
+      void this.seat.ask("/playback/buffering", { method: "POST", body: { buffering: waits } }).catch(() => {});
     tell();
     if (waits) this.#told = setInterval(tell, BUFFERING);
   }
@@ -320,7 +397,12 @@ export class Player {
     end.next = now + end.pause;
     end.pause = Math.min(END_LONGEST, 2 * end.pause);
     try {
-      this.take(await this.seat.ask<Playback>("/playback/ended", { method: "POST", body: { generation: s.generation, version: s.version } }));
+      this.take(
+        await this.seat.ask<Playback>("/playback/ended", {
+          method: "POST",
+          body: { generation: s.generation, version: s.version },
+        }),
+      );
     } catch {
       // A later check reports it again.
     }
@@ -367,7 +449,8 @@ export class Player {
   #drawTime(): void {
     if (this.#dragged) return;
     this.#time.className = this.#onAir ? "badge" : "time";
-    if (this.#live || this.#state?.item === this.#removed) return void (this.#time.textContent = this.#onAir ? r.live.now : "");
+    if (this.#live || this.#state?.item === this.#removed)
+      return void (this.#time.textContent = this.#onAir ? r.live.now : "");
     const length = this.#length();
     const at = Math.min(this.#where(), length || Infinity);
     this.#seek.max = String(Math.max(1000, length));
@@ -390,7 +473,8 @@ export class Player {
     this.#seek.disabled = !this.#may || !s?.item;
     this.#play.disabled = !this.#may || (!s?.item && this.#items.length === 0);
     this.#rate.disabled = !this.#may;
-    this.#seek.hidden = this.#rate.hidden = this.#live !== undefined || (s?.item !== undefined && s.item === this.#removed);
+    this.#seek.hidden = this.#rate.hidden =
+      this.#live !== undefined || (s?.item !== undefined && s.item === this.#removed);
     this.#next.disabled = !this.#may || this.#items.length === 0;
     this.#rate.value = String(RATES.find((x) => x === s?.rate) ?? 1);
     this.#controls.title = this.#may ? "" : r.onlyOthers;

@@ -39,19 +39,34 @@ export class RoomPlaylist {
     private readonly camera: HTMLElement, // the button that publishes this device's camera
     private readonly failed: (err: unknown) => void,
   ) {
-    const url = field(r.items.url, { name: "source", type: "url", required: true, maxlength: 2000, autocomplete: "off", placeholder: "https://" }, r.items.urlHint);
+    const url = field(
+      r.items.url,
+      { name: "source", type: "url", required: true, maxlength: 2000, autocomplete: "off", placeholder: "https://" },
+      r.items.urlHint,
+    );
     const title = field(r.items.title, { name: "title", maxlength: 200, autocomplete: "off" });
     const add = async (source: string, title: string) => {
       const path = source.split(/[?#]/)[0]!;
       const kind = /\.m3u8$/i.test(path) ? "hls" : "url";
       const duration = await lasts(source);
-      const body: RoomItemNew = { kind, source, title: title || nameOf(path).slice(0, 200), ...(duration > 0 && { duration }) };
+      const body: RoomItemNew = {
+        kind,
+        source,
+        title: title || nameOf(path).slice(0, 200),
+        ...(duration > 0 && { duration }),
+      };
       await this.seat.ask("/playlist", { method: "POST", body });
     };
     this.#add = h(
       "div",
       { class: "stack items-add" },
-      h("div", { class: "row" }, this.camera, act(r.items.sample, "secondary", () => add(SAMPLE, r.items.sampleTitle), failed), ...(seat.guest ? [] : this.#ownFile())),
+      h(
+        "div",
+        { class: "row" },
+        this.camera,
+        act(r.items.sample, "secondary", () => add(SAMPLE, r.items.sampleTitle), failed),
+        ...(seat.guest ? [] : this.#ownFile()),
+      ),
       this.#coming,
       form(
         { class: "stack" },
@@ -68,7 +83,12 @@ export class RoomPlaylist {
     );
     const rest = h("span", { tabindex: -1 });
     this.el = h("div", { class: "stack" }, rest, this.#none, this.#list, this.#add, this.#mayNot);
-    this.#show = rows<Row>(this.#list, (row) => row.item.id, (row) => this.#row(row), rest);
+    this.#show = rows<Row>(
+      this.#list,
+      (row) => row.item.id,
+      (row) => this.#row(row),
+      rest,
+    );
   }
 
   show(items: RoomItem[], now: string, may: (what: "playlist" | "control") => boolean): void {
@@ -76,34 +96,75 @@ export class RoomPlaylist {
     this.#add.hidden = !may("playlist");
     this.#mayNot.hidden = may("playlist");
     this.#show(
-      items.map((item, i) => ({ item, now: item.id === now, arrange: may("playlist"), control: may("control"), before: i === 0 ? null : (items[i - 2]?.id ?? ""), after: items[i + 1]?.id ?? "" })),
+      items.map((item, i) => ({
+        item,
+        now: item.id === now,
+        arrange: may("playlist"),
+        control: may("control"),
+        before: i === 0 ? null : (items[i - 2]?.id ?? ""),
+        after: items[i + 1]?.id ?? "",
+      })),
     );
   }
 
   // #ownFile returns the button that uploads a video from this device and adds it to the playlist.
   #ownFile(): HTMLElement[] {
-    const input = h("input", { type: "file", class: "sr", tabindex: -1, accept: "video/*", "aria-label": r.items.file, onchange: () => {
-      const [file] = input.files ?? [];
-      input.value = "";
-      if (file) void this.#upload(file).catch(this.failed);
-    } });
-    return [h("button", { type: "button", class: "secondary", title: r.items.fileHint, onclick: () => input.click() }, r.items.file), input];
+    const input = h("input", {
+      type: "file",
+      class: "sr",
+      tabindex: -1,
+      accept: "video/*",
+      "aria-label": r.items.file,
+      onchange: () => {
+        const [file] = input.files ?? [];
+        input.value = "";
+        if (file) void this.#upload(file).catch(this.failed);
+      },
+    });
+    return [
+      h(
+        "button",
+        { type: "button", class: "secondary", title: r.items.fileHint, onclick: () => input.click() },
+        r.items.file,
+      ),
+      input,
+    ];
   }
 
   async #upload(file: File): Promise<void> {
     const bar = h("progress", { max: file.size, value: 0, "aria-label": r.items.uploading(file.name) });
     const stop = new AbortController();
     let begun = "";
-    const cancel = act(r.items.cancel, "link", async () => {
-      stop.abort();
-      if (begun) await this.seat.client.call("transfers.cancel", { path: { transfer: begun } });
-    }, this.failed);
-    const row = h("div", { class: "stack", role: "status" }, h("p", { class: "muted" }, r.items.uploading(file.name)), bar, h("div", { class: "row" }, cancel));
+    const cancel = act(
+      r.items.cancel,
+      "link",
+      async () => {
+        stop.abort();
+        if (begun) await this.seat.client.call("transfers.cancel", { path: { transfer: begun } });
+      },
+      this.failed,
+    );
+    const row = h(
+      "div",
+      { class: "stack", role: "status" },
+      h("p", { class: "muted" }, r.items.uploading(file.name)),
+      bar,
+      h("div", { class: "row" }, cancel),
+    );
     this.#coming.append(row);
     try {
-      const source = await uploadFile(this.seat.client, file, { onProgress: (sent) => (bar.value = sent), onBegun: (id) => (begun = id), signal: stop.signal });
+      const source = await uploadFile(this.seat.client, file, {
+        onProgress: (sent) => (bar.value = sent),
+        onBegun: (id) => (begun = id),
+        signal: stop.signal,
+      });
       const duration = await lasts((await this.seat.client.call("transfers.link", { path: { transfer: source } })).url);
-      const body: RoomItemNew = { kind: "file", source, title: file.name.slice(0, 200), ...(duration > 0 && { duration }) };
+      const body: RoomItemNew = {
+        kind: "file",
+        source,
+        title: file.name.slice(0, 200),
+        ...(duration > 0 && { duration }),
+      };
       await this.seat.ask("/playlist", { method: "POST", body });
     } catch (err) {
       if (!stop.signal.aborted) throw err;
@@ -120,16 +181,28 @@ export class RoomPlaylist {
       b.append(sign(shape));
       return b;
     };
-    const move = (behind: string) => () => this.seat.ask(`/playlist/${item.id}/move`, { method: "POST", body: behind ? { after: behind } : {} });
+    const move = (behind: string) => () =>
+      this.seat.ask(`/playlist/${item.id}/move`, { method: "POST", body: behind ? { after: behind } : {} });
     const { title } = item;
     return h(
       "li",
       { class: "item", "data-item": item.id, "aria-current": now ? "true" : null },
-      h("div", { class: "item-text" }, h("p", { class: "person-name" }, title), h("p", { class: "muted" }, [now && r.items.now, item.duration && clockOf(item.duration)].filter(Boolean).join(" · "), item.kind === "live" && h("span", { class: "badge" }, r.live.now))),
+      h(
+        "div",
+        { class: "item-text" },
+        h("p", { class: "person-name" }, title),
+        h(
+          "p",
+          { class: "muted" },
+          [now && r.items.now, item.duration && clockOf(item.duration)].filter(Boolean).join(" · "),
+          item.kind === "live" && h("span", { class: "badge" }, r.live.now),
+        ),
+      ),
       control && !now && button(r.items.put(title), "play", () => this.put(item.id)),
       arrange && before !== null && button(r.items.up(title), "up", move(before)),
       arrange && after !== "" && button(r.items.down(title), "down", move(after)),
-      arrange && button(r.items.remove(title), "cross", () => this.seat.ask(`/playlist/${item.id}`, { method: "DELETE" })),
+      arrange &&
+        button(r.items.remove(title), "cross", () => this.seat.ask(`/playlist/${item.id}`, { method: "DELETE" })),
     );
   }
 }

@@ -1,6 +1,21 @@
 // The open room: player, danmaku, chat, playlist and people.
 
-import { isTemporary, Refused as RefusedOnLine, type Danmaku as Comment, type DanmakuNew, type Room, type RoomGone, type RoomLine, type RoomMember, type RoomPlaylist as Playlist, type RoomScene, type RoomSelf, type RoomViewers, type Playback, type StoaEvent } from "@stoa-dev/client";
+import {
+  isTemporary,
+  Refused as RefusedOnLine,
+  type Danmaku as Comment,
+  type DanmakuNew,
+  type Room,
+  type RoomGone,
+  type RoomLine,
+  type RoomMember,
+  type RoomPlaylist as Playlist,
+  type RoomScene,
+  type RoomSelf,
+  type RoomViewers,
+  type Playback,
+  type StoaEvent,
+} from "@stoa-dev/client";
 import { now, Refused, Unreachable } from "../api";
 import { act, twice } from "../buttons";
 import { h, put } from "../dom";
@@ -40,7 +55,12 @@ export class RoomView {
   readonly #shoot: HTMLElement;
   readonly #clear: HTMLElement;
   readonly #away = h("p", { class: "offline", role: "status", hidden: true }, r.away);
-  readonly #camera = act("", "secondary", () => (this.#broadcast ? this.#goOff() : this.#goLive()), (err) => this.failed(err));
+  readonly #camera = act(
+    "",
+    "secondary",
+    () => (this.#broadcast ? this.#goOff() : this.#goLive()),
+    (err) => this.failed(err),
+  );
 
   #room: Room | undefined;
   #me: RoomSelf | undefined;
@@ -71,7 +91,12 @@ export class RoomView {
     this.#chat = new RoomChat(seat, failed);
     this.#list = new RoomPlaylist(seat, (item) => this.#player.command({ do: "load", item }), this.#camera, failed);
     this.#people = new RoomPeople(seat, failed);
-    this.#clear = twice(r.danmaku.clear, r.danmaku.clearSure, async () => void (await seat.ask("/danmaku", { method: "DELETE" })), failed);
+    this.#clear = twice(
+      r.danmaku.clear,
+      r.danmaku.clearSure,
+      async () => void (await seat.ask("/danmaku", { method: "DELETE" })),
+      failed,
+    );
     this.#shoot = this.#shootForm();
     this.el = h(
       "div",
@@ -90,7 +115,11 @@ export class RoomView {
       }),
     ];
     // Events from before the subscription are in the scene that is loaded after it.
-    this.#unsubscribe = seat.client.subscribe(`room/${seat.room}`, (e) => this.#event(e), () => void this.#read("all"));
+    this.#unsubscribe = seat.client.subscribe(
+      `room/${seat.room}`,
+      (e) => this.#event(e),
+      () => void this.#read("all"),
+    );
   }
 
   close(): void {
@@ -127,7 +156,11 @@ export class RoomView {
       } catch (err) {
         if (this.#over) return;
         if (err instanceof Refused && err.problem.status === 404) return this.#leave(r.unknown);
-        if (err instanceof Unreachable || (err instanceof Refused && err.problem.status === 503) || (err instanceof RefusedOnLine && isTemporary(err)))
+        if (
+          err instanceof Unreachable ||
+          (err instanceof Refused && err.problem.status === 503) ||
+          (err instanceof RefusedOnLine && isTemporary(err))
+        )
           setTimeout(() => !this.#over && void this.#read(due), RETRY * (0.5 + Math.random()));
         this.failed(err);
       }
@@ -170,18 +203,24 @@ export class RoomView {
       case "room.viewers":
         this.#viewers = { count: (data as RoomViewers).viewers, at: performance.now() };
         if (this.#room) this.#settings(this.#room);
-        this.#looksWho ??= setTimeout(() => {
-          this.#looksWho = undefined;
-          void this.#people.online().catch(() => {}); // the next event retries
-        }, Math.max(CALM, EACH * this.#viewers.count) * (1 + Math.random()));
+        this.#looksWho ??= setTimeout(
+          () => {
+            this.#looksWho = undefined;
+            void this.#people.online().catch(() => {}); // the next event retries
+          },
+          Math.max(CALM, EACH * this.#viewers.count) * (1 + Math.random()),
+        );
         return;
       case "room.changed":
         // The event has no `words`, and the caller's permissions may have changed, so the room is loaded again. The
         // wait spreads the requests of all viewers.
-        this.#looksAgain ??= setTimeout(() => {
-          this.#looksAgain = undefined;
-          void this.#read("room");
-        }, Math.random() * (this.#room?.viewers ?? 0));
+        this.#looksAgain ??= setTimeout(
+          () => {
+            this.#looksAgain = undefined;
+            void this.#read("room");
+          },
+          Math.random() * (this.#room?.viewers ?? 0),
+        );
         return;
       case "room.member": {
         const member = data as RoomMember;
@@ -204,7 +243,8 @@ export class RoomView {
 
   #gone(gone: RoomGone): void {
     if (gone.room !== this.seat.room || (gone.user && this.#older(gone.user, gone.version))) return;
-    if (gone.user === this.#me?.id || gone.why === "closed") this.#leave(r.gone[gone.why](this.#room?.name ?? r.doorTitle));
+    if (gone.user === this.#me?.id || gone.why === "closed")
+      this.#leave(r.gone[gone.why](this.#room?.name ?? r.doorTitle));
     else this.#people.gone(gone);
   }
 
@@ -292,11 +332,20 @@ export class RoomView {
     const state = `${me.role} ${me.may.join()}`;
     if (state === this.#doable) return; // a pending confirmation must not be lost
     this.#doable = state;
-    const doing = (shape: Parameters<typeof sign>[0], text: string, run: () => void) => h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", onclick: run }, sign(shape), h("span", {}, text));
+    const doing = (shape: Parameters<typeof sign>[0], text: string, run: () => void) =>
+      h(
+        "button",
+        { type: "button", class: "secondary", "aria-haspopup": "dialog", onclick: run },
+        sign(shape),
+        h("span", {}, text),
+      );
     put(
       this.#doings,
       this.#may("invite") && doing("link", r.invite, () => invite(this.seat)),
-      this.#may("settings") && doing("pen", r.settings, () => settings(this.seat, this.#room!, (room) => this.#settings({ ...room, viewers: this.#room!.viewers }))),
+      this.#may("settings") &&
+        doing("pen", r.settings, () =>
+          settings(this.seat, this.#room!, (room) => this.#settings({ ...room, viewers: this.#room!.viewers })),
+        ),
       this.#may("moderate") && doing("cross", r.bans, () => bans(this.seat)),
       me.role === "owner"
         ? twice(r.end, r.endSure, async () => void (await this.seat.ask("", { method: "DELETE" })), this.failed)
@@ -324,7 +373,18 @@ export class RoomView {
       this.#people.read().catch(this.failed);
     };
     const button = (tab: (typeof TABS)[number]): HTMLButtonElement =>
-      h("button", { type: "button", role: "tab", id: `${id}-${tab}`, "aria-controls": `${id}-${tab}-panel`, "data-tab": tab, onclick: () => choose(tab) }, r.tabs[tab]);
+      h(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `${id}-${tab}`,
+          "aria-controls": `${id}-${tab}-panel`,
+          "data-tab": tab,
+          onclick: () => choose(tab),
+        },
+        r.tabs[tab],
+      );
     const buttons = { chat: button("chat"), list: button("list"), people: button("people") };
     for (const name of TABS) {
       panels[name].id = `${id}-${name}-panel`;
@@ -341,20 +401,54 @@ export class RoomView {
       buttons[name].focus();
     };
     choose("chat");
-    return [h("div", { class: "tabs", role: "tablist", "aria-label": r.doorLabel, onkeydown: walk }, ...TABS.map((name) => buttons[name])), ...TABS.map((name) => panels[name])];
+    return [
+      h(
+        "div",
+        { class: "tabs", role: "tablist", "aria-label": r.doorLabel, onkeydown: walk },
+        ...TABS.map((name) => buttons[name]),
+      ),
+      ...TABS.map((name) => panels[name]),
+    ];
   }
 
   #shootForm(): HTMLElement {
-    const text = h("input", { name: "danmaku", maxlength: 100, autocomplete: "off", "aria-label": r.danmaku.text, placeholder: r.danmaku.placeholder });
+    const text = h("input", {
+      name: "danmaku",
+      maxlength: 100,
+      autocomplete: "off",
+      "aria-label": r.danmaku.text,
+      placeholder: r.danmaku.placeholder,
+    });
     const choice = <T extends string>(label: string, name: string, values: readonly T[], say: (v: T) => string) => {
-      const el = h("select", { name, "aria-label": label }, ...values.map((value) => h("option", { value }, say(value))));
+      const el = h(
+        "select",
+        { name, "aria-label": label },
+        ...values.map((value) => h("option", { value }, say(value))),
+      );
       return { el, get: () => el.value as T };
     };
-    const color = choice(r.danmaku.color, "color", Object.keys(COLORS) as (keyof typeof COLORS)[], (v) => r.danmaku.colors[v]);
+    const color = choice(
+      r.danmaku.color,
+      "color",
+      Object.keys(COLORS) as (keyof typeof COLORS)[],
+      (v) => r.danmaku.colors[v],
+    );
     const mode = choice(r.danmaku.mode, "mode", ["scroll", "top", "bottom"] as const, (v) => r.danmaku.modes[v]);
     const size = choice(r.danmaku.size, "size", ["normal", "small", "large"] as const, (v) => r.danmaku.sizes[v]);
-    const on = h("input", { type: "checkbox", name: "danmaku_on", onchange: () => (this.#danmaku.set({ on: on.checked }), (opacity.disabled = !on.checked)) });
-    const opacity = h("input", { type: "range", name: "opacity", min: 10, max: 100, step: 5, "aria-label": r.danmaku.opacity, oninput: () => this.#danmaku.set({ opacity: Number(opacity.value) / 100 }) });
+    const on = h("input", {
+      type: "checkbox",
+      name: "danmaku_on",
+      onchange: () => (this.#danmaku.set({ on: on.checked }), (opacity.disabled = !on.checked)),
+    });
+    const opacity = h("input", {
+      type: "range",
+      name: "opacity",
+      min: 10,
+      max: 100,
+      step: 5,
+      "aria-label": r.danmaku.opacity,
+      oninput: () => this.#danmaku.set({ opacity: Number(opacity.value) / 100 }),
+    });
     on.checked = this.#danmaku.on;
     opacity.value = String(this.#danmaku.opacity * 100);
     opacity.disabled = !on.checked;
@@ -368,13 +462,31 @@ export class RoomView {
           const said = text.value.trim();
           if (!said) return;
           const { item, position } = this.#player.moment;
-          const body: DanmakuNew = { text: said, position, color: COLORS[color.get()], mode: mode.get(), size: size.get(), ...(item && { item }) };
+          const body: DanmakuNew = {
+            text: said,
+            position,
+            color: COLORS[color.get()],
+            mode: mode.get(),
+            size: size.get(),
+            ...(item && { item }),
+          };
           this.#danmaku.live(await taken(text, () => this.seat.ask<Comment>("/danmaku", { method: "POST", body })));
         },
         h("div", { class: "say-row" }, text, h("button", { type: "submit", class: "primary small" }, r.danmaku.send)),
-        h("details", { class: "style" }, h("summary", {}, r.danmaku.style), h("div", { class: "row" }, color.el, mode.el, size.el)),
+        h(
+          "details",
+          { class: "style" },
+          h("summary", {}, r.danmaku.style),
+          h("div", { class: "row" }, color.el, mode.el, size.el),
+        ),
       ),
-      h("div", { class: "row" }, h("label", { class: "switch" }, on, h("span", {}, r.danmaku.on)), h("label", { class: "opacity" }, h("span", {}, r.danmaku.opacity), opacity), this.#clear),
+      h(
+        "div",
+        { class: "row" },
+        h("label", { class: "switch" }, on, h("span", {}, r.danmaku.on)),
+        h("label", { class: "opacity" }, h("span", {}, r.danmaku.opacity), opacity),
+        this.#clear,
+      ),
     );
   }
 }

@@ -51,7 +51,12 @@ export function guestSeat(room: string): Seat | undefined {
     if (refused) throw new Ended(""); // a guest has no other token
     return token;
   };
-  const client = new StoaClient({ url: location.origin, getToken, storage: new MemoryStorage(), wire: { headers: { "Accept-Language": t.locale } } });
+  const client = new StoaClient({
+    url: location.origin,
+    getToken,
+    storage: new MemoryStorage(),
+    wire: { headers: { "Accept-Language": t.locale } },
+  });
   client.connect();
   return {
     room,

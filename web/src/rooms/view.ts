@@ -35,7 +35,10 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
 
   function enter(room: string): void {
     open?.close();
-    const view = new RoomView(userSeat(room, line.client), { fail, gone: (text) => ((location.hash = "#/rooms"), fail(text)) });
+    const view = new RoomView(userSeat(room, line.client), {
+      fail,
+      gone: (text) => ((location.hash = "#/rooms"), fail(text)),
+    });
     open = view;
     put(el, view.el);
   }
@@ -60,7 +63,12 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
     };
     put(el, h("p", { class: "muted" }, t.words.moment));
     const mine = at;
-    const show = () => mine === at && put(el, door(to, (room) => mine === at && entered(room), fail));
+    const show = () =>
+      mine === at &&
+      put(
+        el,
+        door(to, (room) => mine === at && entered(room), fail),
+      );
     if ("link" in to) show();
     else void look(to.room);
     return true;
@@ -72,7 +80,11 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
       } catch (err) {
         if (mine !== at || err instanceof Ended) return;
         if (err instanceof Refused && err.problem.status === 404) show();
-        else put(el, unloaded(say(err), () => look(id)));
+        else
+          put(
+            el,
+            unloaded(say(err), () => look(id)),
+          );
       }
     }
   }
@@ -117,8 +129,20 @@ function roomList(failed: (err: unknown) => void) {
   const none = h("p", { class: "muted", role: "status", hidden: true }, r.none);
   const showMine = rows<Room>(mine, (room) => room.id, roomRow, heading);
   const showAll = rows<Room>(all, (room) => room.id, roomRow, heading);
-  const search = h("input", { type: "search", name: "q", maxlength: 60, autocomplete: "off", "aria-label": r.find, placeholder: r.find, oninput: () => (clearTimeout(typed), (typed = setTimeout(() => void readAll(false), TYPED))) });
-  const sort = h("select", { name: "sort", "aria-label": r.sort, onchange: () => void readAll(false) }, ...(["viewers", "new"] as const).map((value) => h("option", { value }, r.sorts[value])));
+  const search = h("input", {
+    type: "search",
+    name: "q",
+    maxlength: 60,
+    autocomplete: "off",
+    "aria-label": r.find,
+    placeholder: r.find,
+    oninput: () => (clearTimeout(typed), (typed = setTimeout(() => void readAll(false), TYPED))),
+  });
+  const sort = h(
+    "select",
+    { name: "sort", "aria-label": r.sort, onchange: () => void readAll(false) },
+    ...(["viewers", "new"] as const).map((value) => h("option", { value }, r.sorts[value])),
+  );
   const more = act(t.words.showMore, "link", () => readAll(true), failed);
   let typed: ReturnType<typeof setTimeout> | undefined;
   let found: Room[] = [];
@@ -128,11 +152,18 @@ function roomList(failed: (err: unknown) => void) {
 
   async function readAll(further: boolean): Promise<void> {
     const now = ++reading;
-    const query = new URLSearchParams({ sort: sort.value, limit: String(PAGE), ...(search.value.trim() && { q: search.value.trim() }), ...(further && cursor && { cursor }) });
+    const query = new URLSearchParams({
+      sort: sort.value,
+      limit: String(PAGE),
+      ...(search.value.trim() && { q: search.value.trim() }),
+      ...(further && cursor && { cursor }),
+    });
     try {
       const page = await json<Rooms>(`/v1/rooms?${query}`);
       if (now !== reading) return; // a later request has been sent
-      found = [...(further ? found : []), ...page.rooms].filter((room, i, list) => list.findIndex((other) => other.id === room.id) === i);
+      found = [...(further ? found : []), ...page.rooms].filter(
+        (room, i, list) => list.findIndex((other) => other.id === room.id) === i,
+      );
       cursor = page.next ?? "";
       more.hidden = !cursor;
       none.hidden = found.length > 0;
@@ -146,7 +177,9 @@ function roomList(failed: (err: unknown) => void) {
       const rooms: Room[] = [];
       let next: string | undefined;
       do {
-        const page: MyRooms = await json<MyRooms>(`/v1/rooms/mine${next ? `?${new URLSearchParams({ cursor: next })}` : ""}`);
+        const page: MyRooms = await json<MyRooms>(
+          `/v1/rooms/mine${next ? `?${new URLSearchParams({ cursor: next })}` : ""}`,
+        );
         rooms.push(...page.rooms.map((place) => place.room));
         next = page.next;
       } while (next);
@@ -165,10 +198,23 @@ function roomList(failed: (err: unknown) => void) {
     el: h(
       "div",
       { class: "narrow rooms" },
-      h("div", { class: "rooms-head" }, heading, h("button", { type: "button", class: "primary small", "aria-haspopup": "dialog", onclick: newRoom }, r.newRoom)),
+      h(
+        "div",
+        { class: "rooms-head" },
+        heading,
+        h("button", { type: "button", class: "primary small", "aria-haspopup": "dialog", onclick: newRoom }, r.newRoom),
+      ),
       h("p", { class: "muted" }, r.about),
       h("section", { class: "card", "aria-label": r.mine }, h("h2", {}, r.mine), noneMine, mine),
-      h("section", { class: "card", "aria-label": r.list }, h("h2", {}, r.list), h("div", { class: "rooms-find" }, search, sort), none, all, more),
+      h(
+        "section",
+        { class: "card", "aria-label": r.list },
+        h("h2", {}, r.list),
+        h("div", { class: "rooms-find" }, search, sort),
+        none,
+        all,
+        more,
+      ),
     ),
     catchUp,
     close: () => {
@@ -186,17 +232,40 @@ const roomRow = (room: Room) =>
       "a",
       { class: "room-row", href: `#/rooms/${room.id}` },
       h("span", { class: "face group", "aria-hidden": "true" }, ([...room.name][0] ?? "").toUpperCase()),
-      h("span", { class: "chat-text" }, h("span", { class: "chat-name" }, room.name), h("span", { class: "chat-line" }, [r.viewers(room.viewers), room.password && r.locked].filter(Boolean).join(" · "))),
+      h(
+        "span",
+        { class: "chat-text" },
+        h("span", { class: "chat-name" }, room.name),
+        h(
+          "span",
+          { class: "chat-line" },
+          [r.viewers(room.viewers), room.password && r.locked].filter(Boolean).join(" · "),
+        ),
+      ),
     ),
   );
 
 function newRoom(): void {
   const name = field(r.name, { name: "room_name", required: true, maxlength: 60, autocomplete: "off" }, r.nameHint);
-  const access = field(r.access, { name: "access" }, undefined, h("select", {}, ...(["invited", "open"] as const).map((value) => h("option", { value }, r.accessOf[value]))));
-  const password = field(r.password, { name: "password", type: "text", maxlength: 128, autocomplete: "off" }, r.passwordHint);
+  const access = field(
+    r.access,
+    { name: "access" },
+    undefined,
+    h("select", {}, ...(["invited", "open"] as const).map((value) => h("option", { value }, r.accessOf[value]))),
+  );
+  const password = field(
+    r.password,
+    { name: "password", type: "text", maxlength: 128, autocomplete: "off" },
+    r.passwordHint,
+  );
   const listed = h("input", { type: "checkbox", name: "listed" });
   const guests = h("input", { type: "checkbox", name: "guests" });
-  const further = h("div", { class: "stack" }, password.el, h("label", { class: "switch" }, listed, h("span", {}, r.listed)));
+  const further = h(
+    "div",
+    { class: "stack" },
+    password.el,
+    h("label", { class: "switch" }, listed, h("span", {}, r.listed)),
+  );
   const fits = () => (further.hidden = access.input.value !== "open");
   access.input.addEventListener("change", fits);
   fits();
@@ -206,14 +275,25 @@ function newRoom(): void {
       [name, access, password],
       async () => {
         const open = access.input.value === "open";
-        const body: RoomNew = { name: name.input.value.trim(), access: access.input.value as "invited" | "open", guests: guests.checked, ...(open && { listed: listed.checked }), ...(open && password.input.value && { password: password.input.value }) };
+        const body: RoomNew = {
+          name: name.input.value.trim(),
+          access: access.input.value as "invited" | "open",
+          guests: guests.checked,
+          ...(open && { listed: listed.checked }),
+          ...(open && password.input.value && { password: password.input.value }),
+        };
         const { room } = await json<Place>("/v1/rooms", { method: "POST", body });
         close();
         location.hash = `#/rooms/${room.id}`;
       },
       further,
       h("label", { class: "switch" }, guests, h("span", {}, r.guests)),
-      h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, r.create), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel)),
+      h(
+        "div",
+        { class: "row" },
+        h("button", { type: "submit", class: "primary" }, r.create),
+        h("button", { type: "button", class: "link", onclick: close }, t.words.cancel),
+      ),
     ),
   ]);
   name.input.focus();
