@@ -111,8 +111,9 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
         continue;
       }
       let level = "";
-      let state =
-        day > today ? t.heat.toCome : day === today ? t.heat.notYet : day < days.joined ? t.heat.before : t.heat.missed;
+      let state = day < days.joined ? t.heat.before : t.heat.missed;
+      if (day > today) state = t.heat.toCome;
+      if (day === today) state = t.heat.notYet;
       if (days.signed.has(day)) {
         run++;
         total++;

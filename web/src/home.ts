@@ -172,6 +172,13 @@ export function home(me: User, fail: (text: string) => void): View {
     clock();
   }
 
+  function stateOf(day: string, today: string): keyof typeof t.home.states {
+    if (signed.has(day)) return "done";
+    if (covered.has(day)) return "covered";
+    if (day === today) return "open";
+    return day < joined ? "before" : "missed";
+  }
+
   function drawDays(): void {
     if (!status) return;
     const { day } = status;
@@ -180,15 +187,7 @@ export function home(me: User, fail: (text: string) => void): View {
       week,
       ...Array.from({ length: 7 }, (_, i) => {
         const d = plus(day, i - 6);
-        const state = signed.has(d)
-          ? "done"
-          : covered.has(d)
-            ? "covered"
-            : d === day
-              ? "open"
-              : d < joined
-                ? "before"
-                : "missed";
+        const state = stateOf(d, day);
         const name = i === 6 ? t.home.today : i === 5 ? t.home.yesterday : (t.home.letters[weekday(d)] ?? "");
         return h(
           "li",

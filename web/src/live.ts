@@ -6,6 +6,7 @@ import { alertOf } from "./chat/alerts";
 import { Files } from "./chat/files";
 import { Groups } from "./chat/groups";
 import { calls } from "./chat/talk";
+import type { Line } from "./line";
 import type { People } from "./people";
 import { device, end, Ended, token } from "./session";
 import { t } from "./texts";
@@ -16,23 +17,6 @@ export interface Listener {
   state: (s: LiveState) => void;
   missed: () => void; // something may be missed
   event: (e: Event) => void;
-}
-
-/** The parts that use the connection. */
-export interface Line {
-  client: StoaClient;
-  chats: Chats;
-  presences: Presences;
-  groups: Groups;
-  files: Files;
-  /** The texts in the fields of open chats, which are stored as drafts. */
-  drafts: Map<string, () => string>;
-  /** The number of unread messages that call for the user, without those of muted chats. */
-  unread: () => number;
-  /** The number of unread notices, without those of friends, which the page Friends counts. */
-  told: () => number;
-  onTold: (fn: () => void) => void;
-  stop: () => void;
 }
 
 // The server limits the connections of a user. A further tab waits until another one closes.

@@ -6,7 +6,8 @@ import { development } from "./codes";
 import { h, icon, put } from "./dom";
 import { say } from "./form";
 import { home } from "./home";
-import type { Line, LiveState } from "./live";
+import type { Line } from "./line";
+import type { LiveState } from "./live";
 import { People } from "./people";
 import { authed, device, end, Ended, forget, setUser, user, whenEnded } from "./session";
 import { tabStorage } from "./storage";
@@ -286,25 +287,26 @@ function show(): void {
   // is not.
   put(main, h("p", { class: "muted" }, t.words.moment));
   const { line, device: of } = login;
-  const coming: Promise<View> =
-    page === "undo"
-      ? import("./undo").then((m) => m.undoView(id))
-      : page === "card"
-        ? import("./card").then((m) => m.cardView(me, id, people, announce))
-        : page === "group"
-          ? Promise.all([import("./chat/door"), line]).then(([m, line]) =>
-              m.doorView(at === "join" ? { link: id } : { group: id }, line, announce),
-            )
-          : page === "chats"
-            ? Promise.all([import("./chat/view"), line]).then(([m, line]) => m.chatsView(me, line, people, announce))
-            : page === "rooms"
-              ? Promise.all([import("./rooms/view"), line]).then(([m, line]) => m.roomsView(line, announce))
-              : page === "notices"
-                ? import("./notices").then((m) => m.noticesView(announce))
-                : page === "friends"
-                  ? import("./friends").then((m) => m.friends(me, people, announce))
-                  : import("./profile").then((m) => m.profile(me, { fail: announce, left: (text) => left(text, of) }));
-  coming.then(place, lost);
+  const load: Record<Exclude<Page, "home"> | "card" | "undo" | "group", () => Promise<View>> = {
+    undo: () => import("./undo").then((m) => m.undoView(id)),
+    card: () => import("./card").then((m) => m.cardView(me, id, people, announce)),
+    group: async () => {
+      const [m, connection] = await Promise.all([import("./chat/door"), line]);
+      return m.doorView(at === "join" ? { link: id } : { group: id }, connection, announce);
+    },
+    chats: async () => {
+      const [m, connection] = await Promise.all([import("./chat/view"), line]);
+      return m.chatsView(me, connection, people, announce);
+    },
+    rooms: async () => {
+      const [m, connection] = await Promise.all([import("./rooms/view"), line]);
+      return m.roomsView(connection, announce);
+    },
+    notices: () => import("./notices").then((m) => m.noticesView(announce)),
+    friends: () => import("./friends").then((m) => m.friends(me, people, announce)),
+    profile: () => import("./profile").then((m) => m.profile(me, { fail: announce, left: (text) => left(text, of) })),
+  };
+  load[page]().then(place, lost);
 }
 
 // arrive scrolls to the top of the addressed view, and moves the focus to it, so that a screen reader continues there.

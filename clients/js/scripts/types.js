@@ -29,8 +29,8 @@ export async function typesOf(document) {
       // Every refusal is a Problem, which a client throws as Refused.
       for (const status of Object.keys(operation.responses)) if (status >= "400") delete operation.responses[status];
       for (const [status, answer] of Object.entries(operation.responses)) {
-        const { headers, ...rest } = referred(document, answer);
-        operation.responses[status] = rest;
+        operation.responses[status] = { ...referred(document, answer) };
+        delete operation.responses[status].headers;
       }
       operation.parameters = (operation.parameters ?? [])
         .map((p) => referred(document, p))

@@ -2,13 +2,13 @@
 
 import type { Message } from "@stoa-dev/client";
 import type { User } from "../api";
-import type { Line } from "../live";
+import type { Line } from "../line";
 import type { People } from "../people";
 import { nameOf } from "../person";
 import { storage } from "../storage";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
-import { preview } from "./content";
+import { preview } from "./preview";
 import { groupOf } from "./groups";
 import { calls, nameIn, placeOf, titleOf, type Talk } from "./talk";
 

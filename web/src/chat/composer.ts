@@ -5,7 +5,7 @@ import { h, icon, put } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 import { sign } from "./icons";
-import { preview } from "./content";
+import { preview } from "./preview";
 import { groupOf } from "./groups";
 import { Mentions } from "./mentions";
 import { pictureDialog } from "./picture";

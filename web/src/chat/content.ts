@@ -1,41 +1,13 @@
-// The content of messages: complete in a bubble, short in a list. Text of users is never parsed as markup.
+// The content of messages in bubbles. Text of users is never parsed as markup.
 
-import type { Media, Message, Outgoing } from "@stoa-dev/client";
+import type { Media } from "@stoa-dev/client";
 import { h, type Child } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
-import { g } from "../texts/groups";
-import { groupOf } from "./groups";
-import { sign } from "./icons";
+import { attachment, away, sizes } from "./attachment";
+import type { Content } from "./preview";
 import { storedFile, storedPicture, storedVoice, type Place } from "./stored";
 import { nameIn, type Talk } from "./talk";
-
-const ALL = ["all", "所有人"]; // the name of a mention of all members, in each language of the page
-
-/** The content of a message, stored or still being sent. */
-export type Content = Pick<
-  Message,
-  "kind" | "text" | "media" | "location" | "card" | "custom" | "mentions" | "system"
-> & { from?: string; recalled?: string };
-
-/** The content in one line, for a message of chat. */
-export function preview(m: Content & { forward?: unknown }, talk: Talk, chat: string): string {
-  if (m.recalled) return c.recalled;
-  if (m.system) return happened(m, talk, chat);
-  const text = m.text?.replace(/\s+/g, " ").trim();
-  if (m.kind === "text") return text || (m.forward ? c.forwarded : "");
-  const more = text || m.media?.alt || (m.kind === "file" && m.media?.name) || m.location?.name || m.location?.address;
-  return more ? c.kindWith(c.kinds[m.kind], more) : c.kinds[m.kind];
-}
-
-/** The preview of a message that is being sent. */
-export const previewOut = (out: Outgoing, talk: Talk) => preview(out.body, talk, out.chat);
-
-/** An event of a group, as a sentence. */
-export function happened({ system, from = "" }: Content, talk: Talk, chat: string): string {
-  const name = (user: string) => (user === talk.me.id ? g.you : nameIn(talk, user, groupOf(chat)));
-  return system ? g.happened[system.event](name(from), (system.users ?? []).map(name), system.text ?? "") : "";
-}
 
 /** The complete content of a message. names are those of the mentioned users. */
 export function content(m: Content, talk: Talk, at: Place, names: string[]): Child[] {
@@ -98,16 +70,6 @@ function mentions(names: string[]): RegExp | undefined {
   return new RegExp(`(@(?:${names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")}))`, "g");
 }
 
-/** The names of the mentioned users that all members of a group see. */
-export function mentioned(mentions: string[] | undefined, talk: Talk, group: string): string[] {
-  return (mentions ?? [])
-    .flatMap((user) => (user === "all" ? ALL : [talk.line.groups.called(group, user)]))
-    .filter(Boolean);
-}
-
-const away = (href: string, props: Record<string, string>, ...children: Child[]) =>
-  h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...children);
-
 // hostOf returns the host of another server, "" for a path of this API, and undefined for other addresses. Only https
 // is allowed for another server.
 function hostOf(url: string): string | undefined {
@@ -163,39 +125,4 @@ function file(kind: "voice" | "file", media: Media, url = ""): Child {
     host === undefined ? undefined : url,
     c.open,
   );
-}
-
-/** "48.2 kB" */
-export const bytes = (size: number) =>
-  new Intl.NumberFormat(t.locale, {
-    style: "unit",
-    unit: size < 1e6 ? "kilobyte" : "megabyte",
-    maximumFractionDigits: 1,
-  }).format(size < 1e6 ? size / 1e3 : size / 1e6);
-
-export function sizes({ width, height, size }: Media): string {
-  return [width && height && `${width} × ${height}`, size && bytes(size)].filter(Boolean).join(", ");
-}
-
-export function attachment(
-  shape: "picture" | "file" | "voice" | "place" | "person",
-  title: string,
-  lines: (string | undefined)[],
-  href?: string,
-  doing = "",
-): HTMLElement {
-  const detail = lines.filter(Boolean).join(" · ");
-  const inside: Child[] = [
-    sign(shape),
-    h(
-      "span",
-      { class: "attached-text" },
-      h("span", { class: "attached-title" }, title),
-      detail && h("span", { class: "attached-detail" }, detail),
-      href ? h("span", { class: "attached-open" }, doing) : null,
-    ),
-  ];
-  if (!href) return h("span", { class: "attached" }, ...inside);
-  if (href.startsWith("#")) return h("a", { class: "attached", href }, ...inside);
-  return away(href, { class: "attached" }, ...inside);
 }

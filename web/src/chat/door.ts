@@ -4,7 +4,7 @@ import { Refused, type GroupMembership } from "@stoa-dev/client";
 import { act, unloaded } from "../buttons";
 import { h, put, type Child } from "../dom";
 import { field, form } from "../form";
-import type { Line } from "../live";
+import type { Line } from "../line";
 import { Ended } from "../session";
 import { g } from "../texts/groups";
 import type { View } from "../view";
@@ -51,16 +51,16 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
       }
       enter();
     };
-    const doing: Child[] = me
-      ? [
-          h("p", { class: "muted" }, g.inAlready),
-          h("a", { class: "primary small", href: `#/chats/g:${group.id}` }, g.toChat),
-        ]
-      : "link" in to || group.joins === "open"
-        ? [h("div", { class: "row" }, act(g.join, "primary", join, failed))]
-        : group.joins === "asking"
-          ? [asking(group.id, group.question ?? "")]
-          : [h("p", { class: "muted" }, g.onlyInvited)];
+    const actions = (): Child[] => {
+      if (me) {
+        const link = h("a", { class: "primary small", href: `#/chats/g:${group.id}` }, g.toChat);
+        return [h("p", { class: "muted" }, g.inAlready), link];
+      }
+      if ("link" in to || group.joins === "open")
+        return [h("div", { class: "row" }, act(g.join, "primary", join, failed))];
+      if (group.joins === "asking") return [asking(group.id, group.question ?? "")];
+      return [h("p", { class: "muted" }, g.onlyInvited)];
+    };
     put(
       body,
       h(
@@ -74,7 +74,7 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
           h("p", { class: "muted" }, `${g.members(group.members)} · ${g.openFor[group.joins]}`),
         ),
       ),
-      ...doing,
+      ...actions(),
     );
   }
 

@@ -7,7 +7,7 @@ import { t } from "../texts";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
 import { sign } from "./icons";
-import { preview, previewOut } from "./content";
+import { preview, previewOut } from "./preview";
 import { groupOf } from "./groups";
 import { faceOf, isMuted, nameIn, placeOf, profileOf, titleOf, type Talk } from "./talk";
 import { briefly } from "./when";
@@ -69,8 +69,10 @@ function said(chat: ChatState, waiting: Outgoing | undefined, talk: Talk, open: 
   if (chat.draft && !open) return ["draft", chat.draft];
   if (!chat.last) return ["said", ""];
   const { from, system } = chat.last;
-  const who = system ? "" : from === talk.me.id ? c.youSay + " " : group ? c.says(nameIn(talk, from, group)) + " " : "";
-  return ["said", who + preview(chat.last, talk, chat.chat)];
+  let who = "";
+  if (from === talk.me.id) who = c.youSay + " ";
+  else if (group) who = c.says(nameIn(talk, from, group)) + " ";
+  return ["said", (system ? "" : who) + preview(chat.last, talk, chat.chat)];
 }
 
 function draw(r: Row, talk: Talk): HTMLLIElement {

@@ -8,7 +8,7 @@ import { c } from "../texts/chats";
 import { g } from "../texts/groups";
 import { sign } from "./icons";
 import { Composer } from "./composer";
-import { preview } from "./content";
+import { preview } from "./preview";
 import { messageMenu } from "./doings";
 import { groupOf } from "./groups";
 import { openMenu, type Item } from "./menu";
@@ -259,7 +259,9 @@ export class Room {
     const status = presences.status(this.user);
     const seen = presences.lastSeen(this.user);
     if (profileOf(this.talk, this.user).deleted) return "";
-    return typing ? c.typing : status !== "offline" ? c.presence[status] : seen ? c.lastSeen(ago(seen, now())) : "";
+    if (typing) return c.typing;
+    if (status !== "offline") return c.presence[status];
+    return seen ? c.lastSeen(ago(seen, now())) : "";
   }
 
   // #offerFile offers a file to the peer, who has to accept it.

@@ -5,7 +5,7 @@ import { act } from "../buttons";
 import { h, put, type Child } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
-import { preview } from "./content";
+import { preview } from "./preview";
 import { groupOf } from "./groups";
 import { faceOf, nameIn, placeOf, titleOf, type Talk } from "./talk";
 import { briefly } from "./when";

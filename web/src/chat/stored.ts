@@ -6,7 +6,7 @@ import { dialog } from "../dialog";
 import { h, s, type Child } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
-import { attachment, sizes } from "./content";
+import { attachment, sizes } from "./attachment";
 import { sign } from "./icons";
 import { explain, type Talk } from "./talk";
 

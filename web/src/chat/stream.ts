@@ -4,7 +4,7 @@ import type { Message, Outgoing, Transfer } from "@stoa-dev/client";
 import { h } from "../dom";
 import { c } from "../texts/chats";
 import { drawBubble, drawHappening, type Author, type Bubble, type Doings, type Quoted, type Tick } from "./bubble";
-import { happened, mentioned } from "./content";
+import { happened, mentioned } from "./preview";
 import { groupOf } from "./groups";
 import { Scroller } from "./scroller";
 import { nameIn, placeOf, type Talk } from "./talk";

@@ -6,7 +6,7 @@ import { dialog } from "../dialog";
 import { h, put } from "../dom";
 import { t } from "../texts";
 import { g } from "../texts/groups";
-import { preview } from "./content";
+import { preview } from "./preview";
 import { sign } from "./icons";
 import { ask, nameIn, type Talk } from "./talk";
 

@@ -4,7 +4,7 @@ import { type Answer, type ChatState, type Input, Refused, type StoaClient, Unre
 import type { Profile, User } from "../api";
 import { h } from "../dom";
 import { say } from "../form";
-import type { Line } from "../live";
+import type { Line } from "../line";
 import type { People } from "../people";
 import { calledBy, face, nameOf } from "../person";
 import { t } from "../texts";

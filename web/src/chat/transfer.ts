@@ -9,7 +9,7 @@ import { c } from "../texts/chats";
 import type { Files, Sending } from "./files";
 import { sign } from "./icons";
 import { explain, nameIn, type Talk } from "./talk";
-import { bytes } from "./content";
+import { bytes } from "./attachment";
 import { timeOf } from "./when";
 
 /** How an upload of this tab continues: by itself, after the user chooses the file again, or after a retry. */
@@ -152,9 +152,12 @@ export function says({ transfer: t, own, checked, way }: TransferRow, talk: Talk
     case "pending":
       return own ? c.files.waits(other) : c.files.offered;
     case "transferring":
-      return checked ? c.files.checked : own && way === "away" ? c.files.away : own ? c.files.sending : c.files.coming;
+      if (checked) return c.files.checked;
+      if (!own) return c.files.coming;
+      return way === "away" ? c.files.away : c.files.sending;
     case "done":
-      return !t.available ? c.files.over : own ? c.files.sent : c.files.here(dateOf(t.expires));
+      if (!t.available) return c.files.over;
+      return own ? c.files.sent : c.files.here(dateOf(t.expires));
     case "rejected":
       return own ? c.files.rejected(other) : c.files.youRejected;
     case "failed":

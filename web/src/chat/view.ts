@@ -3,7 +3,7 @@
 import { isTemporary, Refused } from "@stoa-dev/client";
 import type { User } from "../api";
 import { h, icon, put } from "../dom";
-import type { Line } from "../live";
+import type { Line } from "../line";
 import type { People } from "../people";
 import { rows } from "../rows";
 import { Ended } from "../session";

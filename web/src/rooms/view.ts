@@ -4,7 +4,7 @@ import type { MyRooms, Room, RoomNew, Rooms } from "@stoa-dev/client";
 import { dialog } from "../dialog";
 import { h, put } from "../dom";
 import { field, form, say } from "../form";
-import type { Line } from "../live";
+import type { Line } from "../line";
 import { rows } from "../rows";
 import { Ended, json } from "../session";
 import { t } from "../texts";
