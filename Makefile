@@ -48,7 +48,7 @@ test-mysql: deps ## Run the tests that touch SQL on MySQL in place of MariaDB
 	@scripts/mysql.sh
 	STOA_TEST_SQL=mysql $(TEST) $(MYSQL_TESTS)
 
-lint: ## Check form, vet, staticcheck and go.mod, of the other modules too
+lint: ## Check form, vet, staticcheck and go.mod, of the other modules too, and the scripts of the page and the client
 	@scripts/lint.sh
 
 generate: ## Write docs/reference, keyspace.lock and Redis' users anew

@@ -2,6 +2,9 @@ module github.com/stoa-dev/stoa
 
 go 1.26.0
 
+// Packages of npm may have Go files.
+ignore node_modules
+
 require (
 	github.com/MicahParks/jwkset v0.11.4
 	github.com/MicahParks/keyfunc/v3 v3.9.1

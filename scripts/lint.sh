@@ -21,6 +21,16 @@ unformatted() {
 	[ -z "$files" ] || { echo "$files"; return 1; }
 }
 
+# The page and the JavaScript client. Type-aware rules need the packages of both. Without Node this check is skipped,
+# because the Go side does not need it.
+scripts_in_js() {
+	command -v npm >/dev/null || return 0
+	for dir in scripts/js web clients/js; do
+		[ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] || npm --prefix "$dir" ci --no-audit --no-fund || return
+	done
+	npm --prefix scripts/js run --silent lint && npm --prefix web run --silent check && npm --prefix clients/js run --silent check
+}
+
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -41,4 +51,5 @@ check "staticcheck (bench/hazards)" env -C bench/hazards GOWORK=off go run "$sta
 check "go build (keyvet)" scripts/in-workspace.sh go build -o "$tmp/keyvet" ./lib/keyspace/keyvet/cmd/keyvet
 # shellcheck disable=SC2086
 check "keys outside keys.go" scripts/in-workspace.sh go vet -vettool="$tmp/keyvet" ./... $(printf './%s/... ' $modules)
+check "eslint, prettier and tsc" scripts_in_js
 exit "$failed"
