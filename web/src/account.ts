@@ -8,7 +8,7 @@ import type {
   EmailCodeRequest,
   PasswordChange,
   User,
-} from "./api";
+} from "@stoa-dev/client";
 import { askCode, askOwnCode, codeField, codeLead, type Sent } from "./codes";
 import { dateOf } from "./days";
 import { h, put, type Child } from "./dom";
@@ -40,7 +40,7 @@ export function passwordCard(me: User, changed: () => void) {
         [],
         async () => {
           said.textContent = "";
-          set(await askOwnCode(me.email, "set_password"));
+          set(await askOwnCode(me.email ?? "", "set_password"));
         },
         h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, t.welcome.sendCode)),
       ),
@@ -55,7 +55,7 @@ export function passwordCard(me: User, changed: () => void) {
   // set shows the form with the old password, or with the code that was sent.
   function set(sent: Sent | null): void {
     const old = sent
-      ? codeField(me.email, sent.seen, () => secret.input.focus())
+      ? codeField(me.email ?? "", sent.seen, () => secret.input.focus())
       : current("current", t.account.current);
     const secret = field(
       t.welcome.newPassword,
@@ -71,7 +71,7 @@ export function passwordCard(me: User, changed: () => void) {
     );
     put(
       body,
-      sent && codeLead(me.email, sent),
+      sent && codeLead(me.email ?? "", sent),
       form(
         { class: "stack" },
         [old, secret],
@@ -131,7 +131,7 @@ export function emailCard(me: User, changed: (u: User) => void) {
         async () => {
           said.textContent = "";
           email = mail.input.value.trim();
-          const old = me.has_password ? null : await askOwnCode(me.email, "leave_email");
+          const old = me.has_password ? null : await askOwnCode(me.email ?? "", "leave_email");
           prove(
             old,
             await askCode(email, () =>
@@ -147,7 +147,7 @@ export function emailCard(me: User, changed: (u: User) => void) {
 
   function prove(old: Sent | null, sent: Sent): void {
     const mine = old
-      ? codeField(me.email, old.seen, () => mine.input.focus(), t.account.codeOfOld, "old_code")
+      ? codeField(me.email ?? "", old.seen, () => mine.input.focus(), t.account.codeOfOld, "old_code")
       : current("password", t.account.yours);
     const digits = codeField(email, sent.seen, () => mine.input.focus(), old ? t.account.codeOfNew : t.codes.code);
     put(
@@ -186,7 +186,7 @@ export function emailCard(me: User, changed: (u: User) => void) {
     ),
     take: (u: User) => {
       me = u;
-      address.textContent = u.email;
+      address.textContent = u.email ?? "";
     },
   };
 }

@@ -1,6 +1,6 @@
 // One user and their relation to the caller. The user was found by search or by a card.
 
-import type { FriendRequestNew, Profile, Relation } from "./api";
+import type { FriendRequestNew, Profile, Relation } from "@stoa-dev/client";
 import { act } from "./buttons";
 import { h, put, type Child } from "./dom";
 import { field, form } from "./form";

@@ -1,14 +1,7 @@
 // Registration and log-in.
 
-import {
-  send,
-  server,
-  type CodeRequest,
-  type LoginRequest,
-  type PasswordReset,
-  type RegisterRequest,
-  type Tokens,
-} from "./api";
+import type { CodeRequest, LoginRequest, PasswordReset, RegisterRequest, Tokens } from "@stoa-dev/client";
+import { send, server } from "./api";
 import { agentWords } from "./agent";
 import { askCodeFor, codeField, codeLead, type Sent } from "./codes";
 import { h, put, s, type Child } from "./dom";

@@ -1,6 +1,7 @@
 // The boards: one is shown at a time.
 
-import { Refused, type Board, type BoardName, type BoardRow } from "./api";
+import type { Board, BoardRow } from "@stoa-dev/client";
+import { Refused, type BoardName } from "./api";
 import { nextTo, seasonName } from "./days";
 import { h, icon, put } from "./dom";
 import { say } from "./form";

@@ -1,6 +1,6 @@
 // Cards: the user's own, for a scan, and the page that a scanned card opens.
 
-import { type Card, type User } from "./api";
+import type { Card, User } from "@stoa-dev/client";
 import { personPanel } from "./ask";
 import { act, twice, unloaded } from "./buttons";
 import { h, put, s } from "./dom";

@@ -1,6 +1,7 @@
 // Codes by mail, and the development outbox of a development server.
 
-import { outbox, send, server, type CodeReply, type CodeRequest, type Mail, type OwnCodeRequest } from "./api";
+import type { CodeReply, CodeRequest, OwnCodeRequest } from "@stoa-dev/client";
+import { outbox, send, server, type Mail } from "./api";
 import { h, put, type Child } from "./dom";
 import { field, type Field } from "./form";
 import { json } from "./session";

@@ -1,6 +1,7 @@
 // The logged-in devices of the user.
 
-import { now, Refused, type Session, type Sessions } from "./api";
+import type { Session, Sessions } from "@stoa-dev/client";
+import { now, Refused } from "./api";
 import { agentWords } from "./agent";
 import { act, twice } from "./buttons";
 import { ago, dateOf } from "./days";

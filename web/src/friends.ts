@@ -1,6 +1,7 @@
 // Friends: search, requests, the list, blocked users.
 
-import { now, type Block, type Friend, type FriendRequest, type FriendUpdate, type User } from "./api";
+import type { Block, Friend, FriendRequest, FriendUpdate, User } from "@stoa-dev/client";
+import { now } from "./api";
 import { personPanel } from "./ask";
 import { act, twice } from "./buttons";
 import { myCard } from "./card";

@@ -1,15 +1,15 @@
 // The page of a logged-in user: today, the year, the boards.
 
-import {
-  now,
-  type Board,
-  type Calendar,
-  type CheckinReply,
-  type CheckinRequest,
-  type CheckinStats,
-  type CheckinStatus,
-  type User,
-} from "./api";
+import type {
+  Board,
+  Calendar,
+  CheckinReply,
+  CheckinRequest,
+  CheckinStats,
+  CheckinStatus,
+  User,
+} from "@stoa-dev/client";
+import { now } from "./api";
 import { boardsCard } from "./boards";
 import { act } from "./buttons";
 import { dayIn, endOf, plus, spoken, weekday, yearOf } from "./days";

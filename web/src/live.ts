@@ -1,7 +1,6 @@
 // The one connection of this tab, for events and for the calls of the chats.
 
-import { Chats, Presences, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
-import type { Event, User } from "./api";
+import { Chats, Presences, SESSION_ENDED, StoaClient, type State, type User, type StoaEvent } from "@stoa-dev/client";
 import { alertOf } from "./chat/alerts";
 import { Files } from "./chat/files";
 import { Groups } from "./chat/groups";
@@ -16,7 +15,7 @@ export type LiveState = "connecting" | "live" | "waiting";
 export interface Listener {
   state: (s: LiveState) => void;
   missed: () => void; // something may be missed
-  event: (e: Event) => void;
+  event: (e: StoaEvent) => void;
 }
 
 // The server limits the connections of a user. A further tab waits until another one closes.

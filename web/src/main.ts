@@ -1,6 +1,6 @@
 // The frame around the views: header, banner, footer, and the choice of the view.
 
-import type { Event, Notice, SessionEnded, User } from "./api";
+import type { AccountNotice, SessionEnded, User, StoaEvent } from "@stoa-dev/client";
 import { welcome } from "./auth";
 import { development } from "./codes";
 import { h, icon, put } from "./dom";
@@ -172,10 +172,10 @@ async function renewed(): Promise<void> {
   }
 }
 
-function happened(e: Event): void {
+function happened(e: StoaEvent): void {
   if (e.type === "account.updated") setUser(e.data as User);
   if (e.type === "account.notice") {
-    const notice = e.data as Notice;
+    const notice = e.data as AccountNotice;
     if (notice.device !== device()) announce(t.frame.notices[notice.kind]);
   }
   if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(t.frame.outHere);

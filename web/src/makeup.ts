@@ -1,6 +1,7 @@
 // Make-ups of missed days: the number left, the possible days, and the history.
 
-import { Refused, type Makeup, type MakeupReply, type MakeupRequest, type Makeups } from "./api";
+import type { Makeup, MakeupReply, MakeupRequest, Makeups } from "@stoa-dev/client";
+import { Refused } from "./api";
 import { ago, short, spoken } from "./days";
 import { dialog } from "./dialog";
 import { h, put } from "./dom";

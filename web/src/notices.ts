@@ -1,6 +1,7 @@
 // Notices about friends, groups, the account, and from operators. Opening the page marks them as read.
 
-import type { Event, Profile } from "./api";
+import type { Profile } from "@stoa-dev/client";
+import type { StoaEvent } from "@stoa-dev/client";
 import { now } from "./api";
 import { act } from "./buttons";
 import { ago } from "./days";
@@ -69,7 +70,7 @@ export function noticesView(fail: (text: string) => void): View {
     ),
     close: () => closed.abort(),
     catchUp: load,
-    event: (e: Event) => {
+    event: (e: StoaEvent) => {
       if (e.type === "notice.new") load();
     },
   };

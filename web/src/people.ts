@@ -1,25 +1,25 @@
 // Friends, requests and blocks of the logged-in user, always current. Events report that something has changed. The
 // present state is then loaded from the server.
 
-import {
-  Refused,
-  type Block,
-  type Blocks,
-  type Event,
-  type Friend,
-  type FriendChanges,
-  type FriendRequest,
-  type FriendRequestNew,
-  type FriendRequestReply,
-  type FriendRequests,
-  type Friends,
-  type FriendUpdate,
-  type Profile,
-  type Profiles,
-  type Relation,
-  type Relations,
-  type Unread,
-} from "./api";
+import type {
+  Block,
+  Blocks,
+  Friend,
+  FriendChanges,
+  FriendRequest,
+  FriendRequestNew,
+  FriendRequestReply,
+  FriendRequests,
+  FriendUpdate,
+  Friends,
+  Profile,
+  Profiles,
+  Relation,
+  Relations,
+  StoaEvent,
+  Unread,
+} from "@stoa-dev/client";
+import { Refused } from "./api";
 import { authed, json } from "./session";
 
 export type Box = "in" | "out";
@@ -111,7 +111,7 @@ export class People {
   }
 
   #tell(): void {
-    this.#changed.dispatchEvent(new globalThis.Event("change"));
+    this.#changed.dispatchEvent(new Event("change"));
   }
 
   async #readUnread(): Promise<void> {
@@ -187,7 +187,7 @@ export class People {
     this.#tell();
   }
 
-  event(e: Event): void {
+  event(e: StoaEvent): void {
     if (e.type === "friend.unread") {
       const { unread, version = 0 } = e.data as Unread;
       if (version < this.#unreadVersion) return; // older than the last one

@@ -1,6 +1,6 @@
 // How users are shown: a picture and a name.
 
-import type { Friend, Profile } from "./api";
+import type { Friend, Profile } from "@stoa-dev/client";
 import { h, type Child } from "./dom";
 import { t } from "./texts";
 

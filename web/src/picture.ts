@@ -1,6 +1,6 @@
 // A picture of the user or of a group: choose, preview, store or remove it.
 
-import type { Avatar, User } from "./api";
+import type { Avatar, User } from "@stoa-dev/client";
 import { act } from "./buttons";
 import { h, put } from "./dom";
 import { say } from "./form";

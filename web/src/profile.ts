@@ -1,6 +1,6 @@
 // The profile: the user's own texts, who may find the user, and how the user logs in.
 
-import { type User, type UserUpdate } from "./api";
+import type { User, UserUpdate } from "@stoa-dev/client";
 import { deletionCard, emailCard, passwordCard } from "./account";
 import { chatSettings } from "./chat/settings";
 import { devicesCard } from "./devices";

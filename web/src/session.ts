@@ -1,8 +1,15 @@
 // The session of this device. The tokens are in localStorage, so that all tabs share one session. One tab refreshes
 // them for all.
 
-import { Ended, Refused as NotRenewed, refreshing, Unreachable as NoAnswer } from "@stoa-dev/client";
-import { Refused, send, Unreachable, type Call, type Tokens, type User } from "./api";
+import {
+  Ended,
+  Refused as NotRenewed,
+  refreshing,
+  Unreachable as NoAnswer,
+  type Tokens,
+  type User,
+} from "@stoa-dev/client";
+import { Refused, send, Unreachable, type Call } from "./api";
 import { storage } from "./storage";
 import { t } from "./texts";
 

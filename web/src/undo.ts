@@ -1,7 +1,8 @@
 // The page of the link that the old address gets after a change of address. Only the button undoes the change, because
 // mail programs open links.
 
-import { send, type EmailUndo } from "./api";
+import type { EmailUndo } from "@stoa-dev/client";
+import { send } from "./api";
 import { h, put } from "./dom";
 import { form } from "./form";
 import { t } from "./texts";

@@ -1,7 +1,6 @@
 // Notifications of the browser, for messages and requests that arrive while the page is hidden.
 
-import type { Message } from "@stoa-dev/client";
-import type { User } from "../api";
+import type { Message, User } from "@stoa-dev/client";
 import type { Line } from "../line";
 import type { People } from "../people";
 import { nameOf } from "../person";

@@ -1,8 +1,7 @@
 // The drawing of one message.
 
-import type { Message, Outgoing } from "@stoa-dev/client";
+import type { Message, Outgoing, Profile } from "@stoa-dev/client";
 import { act } from "../buttons";
-import type { Profile } from "../api";
 import { h, type Child } from "../dom";
 import { face } from "../person";
 import { t } from "../texts";

@@ -8,8 +8,9 @@ import {
   type StoaClient,
   type Transfer,
   Unreachable,
+  type Problem,
 } from "@stoa-dev/client";
-import { Refused as Answered, Unreachable as NoAnswer, type Problem } from "../api";
+import { Refused as Answered, Unreachable as NoAnswer } from "../api";
 import { authed, token } from "../session";
 import { t } from "../texts";
 

@@ -1,7 +1,6 @@
 // The settings of chats: who may write to the user, and the facts that others see.
 
-import type { ChatSettings, MyPresence } from "@stoa-dev/client";
-import type { User } from "../api";
+import type { ChatSettings, MyPresence, User } from "@stoa-dev/client";
 import { h } from "../dom";
 import { field } from "../form";
 import { json } from "../session";

@@ -1,7 +1,15 @@
 // The shared functions of the chats.
 
-import { type Answer, type ChatState, type Input, Refused, type StoaClient, Unreachable } from "@stoa-dev/client";
-import type { Profile, User } from "../api";
+import {
+  type Answer,
+  type ChatState,
+  type Input,
+  Refused,
+  type StoaClient,
+  Unreachable,
+  type Profile,
+  type User,
+} from "@stoa-dev/client";
 import { h } from "../dom";
 import { say } from "../form";
 import type { Line } from "../line";

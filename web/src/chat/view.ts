@@ -1,7 +1,6 @@
 // The page Chats: the list, and next to it the open chat. A narrow screen shows one of them.
 
-import { isTemporary, Refused } from "@stoa-dev/client";
-import type { User } from "../api";
+import { isTemporary, Refused, type User } from "@stoa-dev/client";
 import { h, icon, put } from "../dom";
 import type { Line } from "../line";
 import type { People } from "../people";
