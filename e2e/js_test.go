@@ -8,8 +8,11 @@ import (
 	"testing"
 )
 
-// jsClient is the folder of the JavaScript client.
-const jsClient = "../clients/js"
+// The folders of the JavaScript client and of the page.
+const (
+	jsClient = "../clients/js"
+	jsPage   = "../web"
+)
 
 // tooOld is a script that fails if node is older than the engines of package.json.
 const tooOld = `const [a, b] = process.versions.node.split(".").map(Number); process.exit(a === 20 && b >= 19 || a === 22 && b >= 12 || a > 22 ? 0 : 1)`
@@ -20,11 +23,21 @@ func TestTheJavaScriptClient(t *testing.T) {
 	if reason := cannotRunJS(); reason != "" {
 		t.Skip(reason)
 	}
-	installJS(t)
-	npm(t, "test")
+	installJS(t, jsClient)
+	npm(t, jsClient, "test")
 }
 
-// jsPackages is locked while npm installs the packages of the JavaScript client.
+// TestThePagesState runs the unit tests of the page's state.
+func TestThePagesState(t *testing.T) {
+	t.Parallel()
+	if reason := cannotRunJS(); reason != "" {
+		t.Skip(reason)
+	}
+	installJS(t, jsPage)
+	npm(t, jsPage, "test")
+}
+
+// jsPackages is locked while npm installs packages.
 var jsPackages sync.Mutex
 
 // cannotRunJS returns why this machine cannot run the JavaScript client, or "".
@@ -38,20 +51,20 @@ func cannotRunJS() string {
 	return ""
 }
 
-// installJS installs the packages of the JavaScript client.
-func installJS(t *testing.T) {
+// installJS installs the packages of a folder.
+func installJS(t *testing.T, dir string) {
 	t.Helper()
 	jsPackages.Lock()
 	defer jsPackages.Unlock()
-	if olderThan(filepath.Join(jsClient, "node_modules/.package-lock.json"), filepath.Join(jsClient, "package-lock.json")) {
-		npm(t, "ci", "--no-audit", "--no-fund")
+	if olderThan(filepath.Join(dir, "node_modules/.package-lock.json"), filepath.Join(dir, "package-lock.json")) {
+		npm(t, dir, "ci", "--no-audit", "--no-fund")
 	}
 }
 
 // jsFolder returns a folder with the packages of the JavaScript client for Node.
 func jsFolder(t *testing.T) string {
 	t.Helper()
-	installJS(t)
+	installJS(t, jsClient)
 	packages, err := filepath.Abs(filepath.Join(jsClient, "node_modules"))
 	if err != nil {
 		t.Fatal(err)
@@ -63,10 +76,10 @@ func jsFolder(t *testing.T) string {
 	return dir
 }
 
-func npm(t *testing.T, args ...string) {
+func npm(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "npm", args...)
-	cmd.Dir = jsClient
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "STOA_BIN="+stoaBinary(t))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("npm %v: %v\n%s", args, err, out)

@@ -35,7 +35,8 @@ export function s<K extends keyof SVGElementTagNameMap>(
   return el;
 }
 
-const shapes = {
+/** The data of the paths of pictures. */
+export const shapes = {
   temple: "M12 2 2.5 7.2v2.1h19V7.2zM4.6 10.8h2.7v7.4H4.6zm6 0h2.8v7.4h-2.8zm6.1 0h2.7v7.4h-2.7zM2.5 19.6h19V22h-19z",
   check: "M9.6 16.6 5 12l-1.6 1.6 6.2 6.2L21 8.4l-1.6-1.6z",
   left: "M15.4 5.4 14 4l-8 8 8 8 1.4-1.4L8.8 12z",

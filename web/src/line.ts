@@ -1,13 +1,16 @@
 // The connection as its users see it: the parts that live.ts creates around it.
 
 import type { Chats, Presences, StoaClient } from "@stoa-dev/client";
-import type { Files } from "./chat/files";
-import type { Groups } from "./chat/groups";
+import type { ChatSignals } from "./state/chats";
+import type { Files } from "./state/files";
+import type { Groups } from "./state/groups";
 
 /** The parts that use the connection. */
 export interface Line {
   client: StoaClient;
   chats: Chats;
+  /** The state of the chats, for components. */
+  signals: ChatSignals;
   presences: Presences;
   groups: Groups;
   files: Files;

@@ -1,9 +1,11 @@
 // The one connection of this tab, for events and for the calls of the chats.
 
 import { Chats, Presences, SESSION_ENDED, StoaClient, type State, type User, type StoaEvent } from "@stoa-dev/client";
+import { now } from "./api";
 import { alertOf } from "./chat/alerts";
-import { Files } from "./chat/files";
-import { Groups } from "./chat/groups";
+import { ChatSignals } from "./state/chats";
+import { Files } from "./state/files";
+import { Groups } from "./state/groups";
 import { calls } from "./chat/talk";
 import type { Line } from "./line";
 import type { People } from "./people";
@@ -40,7 +42,7 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   const client = new StoaClient({ url: location.origin, getToken });
   const chats = new Chats(client, { user: me.id });
   const presences = new Presences(client);
-  const groups = new Groups(client, chats, me.id);
+  const groups = new Groups(client, chats, me.id, now);
   let again: ReturnType<typeof setTimeout> | undefined;
   client.on("state", ({ state, code }) => {
     on.state(shown[state]);
@@ -75,9 +77,11 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   for (const name of ["open", "notice.new", "notice.read"] as const) client.on(name, () => void count());
   on.state("connecting");
   const files = new Files(client, me.id);
+  const signals = new ChatSignals(chats, presences, people, people.signal);
   const line = {
     client,
     chats,
+    signals,
     presences,
     groups,
     files,

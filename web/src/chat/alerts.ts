@@ -4,11 +4,12 @@ import type { Message, User } from "@stoa-dev/client";
 import type { Line } from "../line";
 import type { People } from "../people";
 import { nameOf } from "../person";
+import { Changes } from "../state/changes";
 import { storage } from "../storage";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
 import { preview } from "./preview";
-import { groupOf } from "./groups";
+import { groupOf } from "../state/groups";
 import { calls, nameIn, placeOf, titleOf, type Talk } from "./talk";
 
 const STORE = "stoa.alerts";
@@ -32,7 +33,7 @@ export async function setAlerts(on: boolean): Promise<AlertState> {
 
 /** Shows notifications of a connection's events while it exists. */
 export function alertOf(line: Omit<Line, "stop">, me: User, people: People): void {
-  const talk: Talk = { me, line: line as Line, people, signal: people.signal, failed: () => {} };
+  const talk: Talk = { me, line: line as Line, people, signal: people.signal, clock: new Changes(), failed: () => {} };
   line.chats.on("message", (m) => {
     if (m.from === me.id || !concerns(m, line)) return;
     const known = groupOf(m.chat) ? line.groups.meet(groupOf(m.chat), m.from) : Promise.resolve();

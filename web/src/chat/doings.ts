@@ -7,8 +7,8 @@ import { dialog } from "../dialog";
 import { h } from "../dom";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
-import type { Bubble } from "./bubble";
-import { groupOf, SMALL } from "./groups";
+import type { BubbleRow } from "../state/stream";
+import { groupOf, SMALL } from "../state/groups";
 import { openMenu, type Item } from "./menu";
 import { pick } from "./pick";
 import { ask, nameIn, titleOf, type Talk } from "./talk";
@@ -23,7 +23,7 @@ export interface Own {
 }
 
 /** Opens the menu of a message. */
-export function messageMenu(chat: string, b: Bubble, opener: HTMLElement, talk: Talk, on: Own): void {
+export function messageMenu(chat: string, b: BubbleRow, opener: HTMLElement, talk: Talk, on: Own): void {
   const m = b.message;
   if (!m) return;
   const { chats, groups } = talk.line;

@@ -2,7 +2,8 @@
 
 import { drawing } from "../dom";
 
-const shapes = {
+/** The data of the paths of pictures. */
+export const signs = {
   down: "M5.400 8.600 4 10l8 8 8-8-1.400-1.400L12 15.200z",
   more: "M6 10a2 2 0 1 0 0 4 2 2 0 0 0 0-4zm6 0a2 2 0 1 0 0 4 2 2 0 0 0 0-4zm6 0a2 2 0 1 0 0 4 2 2 0 0 0 0-4z",
   send: "M3 20.500 22 12 3 3.500v6.600L15.500 12 3 13.900z",
@@ -42,4 +43,4 @@ const shapes = {
 };
 
 /** A small picture next to words of the same meaning; hidden from screen readers. */
-export const sign = (name: keyof typeof shapes) => drawing(shapes[name]);
+export const sign = (name: keyof typeof signs) => drawing(signs[name]);

@@ -6,7 +6,7 @@ import { calledBy } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 import { chatWith, faceOf, placeOf, profileOf, titleOf, type Talk } from "./talk";
-import { groupOf } from "./groups";
+import { groupOf } from "../state/groups";
 
 /** Opens a list of the user's chats and friends. chosen is called with the chat. */
 export async function pick(title: string, talk: Talk, chosen: (chat: string) => void): Promise<void> {

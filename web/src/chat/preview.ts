@@ -3,7 +3,7 @@
 import type { Message, Outgoing } from "@stoa-dev/client";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
-import { groupOf } from "./groups";
+import { groupOf } from "../state/groups";
 import { nameIn, type Talk } from "./talk";
 
 const ALL = ["all", "所有人"]; // the name of a mention of all members, in each language of the page

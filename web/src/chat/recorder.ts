@@ -1,8 +1,6 @@
 // Recording of a voice message.
 
-import { act } from "../buttons";
-import { h } from "../dom";
-import { t } from "../texts";
+import { signal, type ReadonlySignal } from "@preact/signals-core";
 import { c } from "../texts/chats";
 
 const TYPES = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"]; // types that the server supports, best first
@@ -16,7 +14,14 @@ export interface Recording {
   waveform: number[]; // 0 to 100
 }
 
-interface Told {
+/** A recording that runs. */
+export interface Recorder {
+  elapsed: ReadonlySignal<number>; // whole seconds
+  send: () => void;
+  cancel: () => void;
+}
+
+interface Listener {
   done: (r: Recording) => void;
   over: () => void;
   failed: (err: unknown) => void;
@@ -27,10 +32,10 @@ export const canRecord = () =>
   isSecureContext && typeof MediaRecorder !== "undefined" && TYPES.some((type) => MediaRecorder.isTypeSupported(type));
 
 /**
- * Asks for the microphone and records. The returned bar shows the time, and has buttons to send and to cancel; signal
- * cancels too. The bar is undefined if signal is aborted before the microphone is available.
+ * Asks for the microphone and records; signal cancels the recording. It returns undefined if signal is aborted before the
+ * microphone is available.
  */
-export async function record(on: Told, signal: AbortSignal): Promise<HTMLElement | undefined> {
+export async function record(on: Listener, signal: AbortSignal): Promise<Recorder | undefined> {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
   const release = () => stream.getTracks().forEach((track) => track.stop());
   if (signal.aborted) return void release();
@@ -42,24 +47,24 @@ export async function record(on: Told, signal: AbortSignal): Promise<HTMLElement
   }
 }
 
-function begin(stream: MediaStream, release: () => void, on: Told, signal: AbortSignal): HTMLElement {
+function begin(stream: MediaStream, release: () => void, on: Listener, abort: AbortSignal): Recorder {
   const type = TYPES.find((type) => MediaRecorder.isTypeSupported(type))!;
   const recorder = new MediaRecorder(stream, { mimeType: type });
   const sound = new AudioContext();
-  const ear = sound.createAnalyser();
-  sound.createMediaStreamSource(stream).connect(ear);
-  const samples = new Uint8Array(ear.fftSize);
+  const analyser = sound.createAnalyser();
+  sound.createMediaStreamSource(stream).connect(analyser);
+  const samples = new Uint8Array(analyser.fftSize);
   const loud: number[] = [];
   const parts: Blob[] = [];
   const began = performance.now();
+  const elapsed = signal(0);
   let wanted = false;
 
-  const time = h("span", { class: "record-time", role: "timer" }, c.lasts(0));
-  const look = setInterval(() => {
-    ear.getByteTimeDomainData(samples);
+  const meter = setInterval(() => {
+    analyser.getByteTimeDomainData(samples);
     loud.push(Math.max(...samples.map((v) => Math.abs(v - 128))));
     const lasts = performance.now() - began;
-    time.textContent = c.lasts(Math.floor(lasts / 1000));
+    elapsed.value = Math.floor(lasts / 1000);
     if (lasts > LONGEST) send();
   }, LOOK);
   const stop = () => recorder.state !== "inactive" && recorder.stop();
@@ -67,32 +72,21 @@ function begin(stream: MediaStream, release: () => void, on: Told, signal: Abort
     wanted = true;
     stop();
   };
-  signal.addEventListener("abort", stop);
+  abort.addEventListener("abort", stop);
   recorder.ondataavailable = ({ data }) => void parts.push(data);
   recorder.onerror = () => on.failed(new Error(c.voice.failed));
   recorder.onstop = () => {
-    clearInterval(look);
+    clearInterval(meter);
     release();
     void sound.close();
     on.over();
+    if (!wanted) return;
     const bare = type.split(";")[0]!;
-    if (wanted)
-      on.done({
-        file: new File(parts, `voice.${bare.split("/")[1]}`, { type: bare }),
-        duration: Math.round(performance.now() - began),
-        waveform: inParts(loud),
-      });
+    const file = new File(parts, `voice.${bare.split("/")[1]}`, { type: bare });
+    on.done({ file, duration: Math.round(performance.now() - began), waveform: inParts(loud) });
   };
   recorder.start();
-  return h(
-    "div",
-    { class: "recorder", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && stop() },
-    h("span", { class: "record-dot", "aria-hidden": "true" }),
-    time,
-    h("span", { class: "muted", role: "status" }, c.voice.records),
-    act(t.words.cancel, "link", async () => void stop(), on.failed),
-    act(c.send, "primary", async () => send(), on.failed),
-  );
+  return { elapsed, send, cancel: stop };
 }
 
 // inParts returns the peak of each part, relative to the highest peak.

@@ -5,10 +5,10 @@ const AHEAD = 400; // px before an end: the next page is loaded here
 
 export class Scroller {
   #lastTop = 0; // the last known scrollTop, px
+  #anchor: { row: Element; top: number } | undefined; // the first visible row before a change
 
   constructor(
     readonly el: HTMLElement, // the scrolling element
-    readonly list: HTMLElement, // the list in it
     private readonly on: { top: () => void; bottom: () => void; moved: () => void },
   ) {
     el.addEventListener("scroll", () => this.look(), { passive: true });
@@ -37,32 +37,27 @@ export class Scroller {
     this.on.moved();
   }
 
-  /** Replaces the rows of the list. The visible rows stay in place, or the view stays at the end. */
-  set(rows: HTMLElement[], stick: boolean): void {
-    const anchor = this.#first();
-    const before = anchor?.getBoundingClientRect().top ?? 0;
-    const keep = new Set(rows);
-    for (const old of [...this.list.children]) if (!keep.has(old as HTMLElement)) old.remove();
-    rows.forEach((row, i) => {
-      // A row in its place is not touched, because it may have the focus.
-      if (this.list.children[i] !== row) this.list.insertBefore(row, this.list.children[i] ?? null);
-    });
+  /** Measures the place of the visible rows. Call it before the rows change. */
+  measure(): void {
+    const top = this.el.getBoundingClientRect().top;
+    const row = [...this.el.querySelectorAll("[data-seq]")].find((row) => row.getBoundingClientRect().bottom > top);
+    this.#anchor = row && { row, top: row.getBoundingClientRect().top };
+  }
+
+  /** Moves the visible rows back to their place after a change, or the view to the end. */
+  restore(stick: boolean): void {
+    const anchor = this.#anchor;
     if (stick) this.toEnd();
-    else if (anchor?.isConnected) this.el.scrollTop += anchor.getBoundingClientRect().top - before;
+    else if (anchor?.row.isConnected) this.el.scrollTop += anchor.row.getBoundingClientRect().top - anchor.top;
   }
 
   /** The seq of the last message whose start is visible; 0 if there is none. */
   lastSeen(): number {
     const end = this.el.getBoundingClientRect().bottom;
-    const all = this.list.querySelectorAll<HTMLElement>("[data-seq]");
+    const all = this.el.querySelectorAll<HTMLElement>("[data-seq]");
     for (let i = all.length - 1; i >= 0; i--) {
       if (all[i]!.getBoundingClientRect().top < end - 8) return Number(all[i]!.dataset["seq"]);
     }
     return 0;
-  }
-
-  #first(): Element | undefined {
-    const top = this.el.getBoundingClientRect().top;
-    return [...this.list.querySelectorAll("[data-seq]")].find((row) => row.getBoundingClientRect().bottom > top);
   }
 }

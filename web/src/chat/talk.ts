@@ -18,13 +18,15 @@ import { calledBy, face, nameOf } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
-import { groupOf } from "./groups";
+import type { Changes } from "../state/changes";
+import { groupOf } from "../state/groups";
 
 export interface Talk {
   me: User;
   line: Line;
   people: People;
   signal: AbortSignal; // aborts when the view closes
+  clock: Changes; // publishes when relative times may be outdated
   failed: (err: unknown) => void;
 }
 
@@ -38,9 +40,9 @@ export const placeOf = (chat: string) => (groupOf(chat) ? chat : chat.slice(2));
 export const chatAt = (place: string) => (groupOf(place) ? place : chatWith(place));
 
 /** The peer of a chat of two, with the public name. A name that is unknown is empty. */
-export function profileOf({ line, people }: Talk, user: string): Profile {
-  const friend = people.friends.find((f) => f.user.id === user);
-  const chat = line.chats.get(chatWith(user));
+export function profileOf({ line }: Talk, user: string): Profile {
+  const friend = line.signals.friend(user);
+  const chat = line.signals.get(chatWith(user));
   const { peer_name: name = "", peer_avatar: avatar, peer_gone: deleted } = chat ?? {};
   if (chat && (name || deleted)) return { id: user, name, ...(avatar && { avatar }), ...(deleted && { deleted }) };
   return friend?.user ?? { id: user, name };
@@ -48,7 +50,7 @@ export function profileOf({ line, people }: Talk, user: string): Profile {
 
 /** The user's name for another user, in a group if given. */
 export function nameIn(talk: Talk, user: string, group = ""): string {
-  const friend = talk.people.friends.find((f) => f.user.id === user);
+  const friend = talk.line.signals.friend(user);
   if (friend?.remark) return friend.remark;
   return (
     (group && talk.line.groups.called(group, user)) ||

@@ -22,9 +22,6 @@ const sameYear = (a: number, b: number) => new Date(a).getFullYear() === new Dat
 /** "14:05" */
 export const timeOf = (at: Moment) => clock.format(ms(at));
 
-/** The day of an instant in this zone; equal texts for equal days. */
-export const dayOf = (at: Moment) => new Date(ms(at)).toDateString();
-
 /** "Today", "Yesterday", "Monday, 5 January" */
 export function dayLine(at: Moment): string {
   const then = ms(at);

@@ -1,0 +1,1 @@
+export{n as cardView}from"./card-CVcMz6sE.js";

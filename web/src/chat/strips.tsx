@@ -1,0 +1,107 @@
+// The strips above the messages of a group: a new announcement, and pinned messages.
+
+import { useSignal } from "@preact/signals";
+import type { Message } from "@stoa-dev/client";
+import type { RefObject } from "preact";
+import { useLayoutEffect } from "preact/hooks";
+import { dialog } from "../dialog";
+import { h } from "../dom";
+import { t } from "../texts";
+import { g } from "../texts/groups";
+import { Act } from "../ui/act";
+import { Sign } from "../ui/icon";
+import { preview } from "./preview";
+import { ask, nameIn, type Talk } from "./talk";
+
+/** The functions of the strips that the open chat calls. */
+export interface StripsHandle {
+  pinned: (seq: number) => boolean;
+  load: () => void; // loads the pinned messages again
+}
+
+interface StripsProps {
+  group: string;
+  talk: Talk;
+  handle: RefObject<StripsHandle | null>;
+  goTo: (seq: number) => void;
+}
+
+export function Strips({ group, talk, handle, goTo }: StripsProps) {
+  const pins = useSignal<Message[] | undefined>(undefined);
+  useLayoutEffect(() => {
+    const load = async () => {
+      try {
+        const { messages } = await talk.line.client.call("chats.pins", { path: { chat: `g:${group}` } });
+        pins.value = messages ?? [];
+      } catch {
+        // The next pin, or the next connection, retries.
+      }
+    };
+    handle.current = {
+      pinned: (seq) => pins.peek()?.some((m) => m.seq === seq) ?? false,
+      load: () => void load(),
+    };
+    void load();
+    return talk.line.client.on("open", ({ resumed }) => {
+      if (!resumed || !pins.peek()) void load();
+    });
+  }, []);
+  const all = pins.value ?? [];
+  const [newest] = all;
+  const open = () => {
+    if (newest && all.length === 1) goTo(newest.seq);
+    else pinnedDialog(all, group, talk, goTo);
+  };
+  return (
+    <div class="strips">
+      <Announcement group={group} talk={talk} />
+      <button type="button" class="strip pins" hidden={!newest} onClick={open}>
+        {newest && <Sign name="pin" />}
+        {newest && <span class="strip-text">{preview(newest, talk, newest.chat)}</span>}
+        {all.length > 1 && <span class="muted">{g.pinnedMore(all.length)}</span>}
+        {newest && <span class="sr">{g.pinned}</span>}
+      </button>
+    </div>
+  );
+}
+
+function Announcement({ group, talk }: { group: string; talk: Talk }) {
+  const membership = talk.line.groups.get(group);
+  const { announced = 0, announcement = "" } = membership?.group ?? {};
+  const fresh = announcement !== "" && (membership?.me.seen ?? 0) < announced;
+  const seen = () => ask(talk, "groups.set_me", { path: { group }, body: { seen: announced } });
+  return (
+    <section class="strip announced" aria-label={g.announcement} hidden={!fresh}>
+      {fresh && <Sign name="horn" />}
+      {fresh && (
+        <div class="strip-text">
+          <p class="strip-title">{g.announcement}</p>
+          <p class="strip-said">{announcement}</p>
+        </div>
+      )}
+      {fresh && (
+        <Act run={seen} failed={talk.failed}>
+          {g.read}
+        </Act>
+      )}
+    </section>
+  );
+}
+
+function pinnedDialog(pins: Message[], group: string, talk: Talk, goTo: (seq: number) => void): void {
+  dialog(g.pinned, (close) => {
+    const item = (m: Message) => {
+      const open = () => {
+        close();
+        goTo(m.seq);
+      };
+      const name = m.from === talk.me.id ? t.words.you : nameIn(talk, m.from, group);
+      const text = [h("span", { class: "author" }, name), h("span", {}, preview(m, talk, m.chat))];
+      return h("li", {}, h("button", { type: "button", class: "pick pinned-message", onclick: open }, ...text));
+    };
+    return [
+      h("ul", { class: "picks" }, ...pins.map(item)),
+      h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close)),
+    ];
+  });
+}
