@@ -1,23 +1,20 @@
 // The page Rooms: the user's rooms and the public ones, the page before a room, and the open room.
 
-import type { MyRooms, Room, RoomNew, Rooms } from "@stoa-dev/client";
+import type { RoomNew } from "@stoa-dev/client";
 import { dialog } from "../dialog";
 import { h, put } from "../dom";
 import { field, form, say } from "../form";
 import type { Line } from "../line";
-import { rows } from "../rows";
 import { Ended, json } from "../session";
 import { t } from "../texts";
 import { r } from "../texts/rooms";
 import type { View } from "../view";
-import { act, unloaded } from "../buttons";
+import { unloaded } from "../buttons";
 import { Refused } from "../api";
 import { door, type To } from "./door";
-import { RoomView } from "./room";
+import { roomList } from "./list";
+import { openRoom, type RoomView } from "./room";
 import { guestSeat, userSeat, type Place, type Seat } from "./seat";
-
-const PAGE = 50;
-const TYPED = 250; // ms after the last key until a search starts
 
 /** The target of an address on this page; undefined for other pages. */
 export function addressed(hash: string): To | "list" | undefined {
@@ -35,7 +32,7 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
 
   function enter(room: string): void {
     open?.close();
-    const view = new RoomView(userSeat(room, line.client), {
+    const view = openRoom(userSeat(room, line.client), {
       fail,
       gone: (text) => ((location.hash = "#/rooms"), fail(text)),
     });
@@ -51,7 +48,7 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
     open?.close();
     open = undefined;
     if (to === "list") {
-      const list = roomList(failed);
+      const list = roomList(failed, newRoom);
       open = list;
       put(el, list.el);
       return true;
@@ -107,7 +104,7 @@ export function visitView(welcome: (text: string) => HTMLElement, fail: (text: s
       showDoor();
       fail(text);
     };
-    open = new RoomView(seat, { fail, gone });
+    open = openRoom(seat, { fail, gone });
     put(el, open.el);
   };
   const entered = (room: string) => {
@@ -120,130 +117,6 @@ export function visitView(welcome: (text: string) => HTMLElement, fail: (text: s
   else showDoor();
   return { el, close: () => open?.close() };
 }
-
-function roomList(failed: (err: unknown) => void) {
-  const heading = h("h1", { tabindex: -1 }, t.frame.titles.rooms);
-  const mine = h("ul", { class: "room-list", "aria-label": r.mine, "data-list": "mine" });
-  const all = h("ul", { class: "room-list", "aria-label": r.list, "data-list": "public" });
-  const noneMine = h("p", { class: "muted", hidden: true }, r.noneMine);
-  const none = h("p", { class: "muted", role: "status", hidden: true }, r.none);
-  const showMine = rows<Room>(mine, (room) => room.id, roomRow, heading);
-  const showAll = rows<Room>(all, (room) => room.id, roomRow, heading);
-  const search = h("input", {
-    type: "search",
-    name: "q",
-    maxlength: 60,
-    autocomplete: "off",
-    "aria-label": r.find,
-    placeholder: r.find,
-    oninput: () => (clearTimeout(typed), (typed = setTimeout(() => void readAll(false), TYPED))),
-  });
-  const sort = h(
-    "select",
-    { name: "sort", "aria-label": r.sort, onchange: () => void readAll(false) },
-    ...(["viewers", "new"] as const).map((value) => h("option", { value }, r.sorts[value])),
-  );
-  const more = act(t.words.showMore, "link", () => readAll(true), failed);
-  let typed: ReturnType<typeof setTimeout> | undefined;
-  let found: Room[] = [];
-  let cursor = "";
-  let reading = 0;
-  more.hidden = true;
-
-  async function readAll(further: boolean): Promise<void> {
-    const now = ++reading;
-    const query = new URLSearchParams({
-      sort: sort.value,
-      limit: String(PAGE),
-      ...(search.value.trim() && { q: search.value.trim() }),
-      ...(further && cursor && { cursor }),
-    });
-    try {
-      const page = await json<Rooms>(`/v1/rooms?${query}`);
-      if (now !== reading) return; // a later request has been sent
-      found = [...(further ? found : []), ...page.rooms].filter(
-        (room, i, list) => list.findIndex((other) => other.id === room.id) === i,
-      );
-      cursor = page.next ?? "";
-      more.hidden = !cursor;
-      none.hidden = found.length > 0;
-      showAll(found);
-    } catch (err) {
-      if (now === reading) failed(err);
-    }
-  }
-  async function readMine(): Promise<void> {
-    try {
-      const rooms: Room[] = [];
-      let next: string | undefined;
-      do {
-        const page: MyRooms = await json<MyRooms>(
-          `/v1/rooms/mine${next ? `?${new URLSearchParams({ cursor: next })}` : ""}`,
-        );
-        rooms.push(...page.rooms.map((place) => place.room));
-        next = page.next;
-      } while (next);
-      showMine(rooms);
-      noneMine.hidden = rooms.length > 0;
-    } catch (err) {
-      failed(err);
-    }
-  }
-  const catchUp = () => {
-    void readMine();
-    void readAll(false);
-  };
-  catchUp();
-  return {
-    el: h(
-      "div",
-      { class: "narrow rooms" },
-      h(
-        "div",
-        { class: "rooms-head" },
-        heading,
-        h("button", { type: "button", class: "primary small", "aria-haspopup": "dialog", onclick: newRoom }, r.newRoom),
-      ),
-      h("p", { class: "muted" }, r.about),
-      h("section", { class: "card", "aria-label": r.mine }, h("h2", {}, r.mine), noneMine, mine),
-      h(
-        "section",
-        { class: "card", "aria-label": r.list },
-        h("h2", {}, r.list),
-        h("div", { class: "rooms-find" }, search, sort),
-        none,
-        all,
-        more,
-      ),
-    ),
-    catchUp,
-    close: () => {
-      clearTimeout(typed);
-      reading++;
-    },
-  };
-}
-
-const roomRow = (room: Room) =>
-  h(
-    "li",
-    { "data-room": room.id },
-    h(
-      "a",
-      { class: "room-row", href: `#/rooms/${room.id}` },
-      h("span", { class: "face group", "aria-hidden": "true" }, ([...room.name][0] ?? "").toUpperCase()),
-      h(
-        "span",
-        { class: "chat-text" },
-        h("span", { class: "chat-name" }, room.name),
-        h(
-          "span",
-          { class: "chat-line" },
-          [r.viewers(room.viewers), room.password && r.locked].filter(Boolean).join(" · "),
-        ),
-      ),
-    ),
-  );
 
 function newRoom(): void {
   const name = field(r.name, { name: "room_name", required: true, maxlength: 60, autocomplete: "off" }, r.nameHint);
