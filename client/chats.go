@@ -104,7 +104,8 @@ func (c *Client) ExportChats(ctx context.Context, cursor string) (out api.ChatEx
 
 // MessageChanges returns the changes of a chat's messages since a rev.
 func (c *Client) MessageChanges(ctx context.Context, chat string, since int64) (out api.MessageChanges, err error) {
-	err = c.do(ctx, call{method: http.MethodGet, path: chatPath(chat, "/changes"), query: url.Values{"since": {strconv.FormatInt(since, 10)}}, out: &out})
+	err = c.do(ctx, call{method: http.MethodGet, path: chatPath(chat, "/changes"), query: url.Values{"since": {strconv.FormatInt(since, 10)}},
+		out: &out})
 	return out, err
 }
 

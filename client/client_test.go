@@ -136,7 +136,9 @@ func (s *stoa) checkin(w http.ResponseWriter, r *http.Request) {
 // bobLogsIn logs Bob in on the server, and returns his tokens.
 func (s *stoa) bobLogsIn() api.Tokens {
 	bob := api.Tokens{AccessToken: "bob", RefreshToken: "bob's", Device: "b"}
-	s.Config.Handler.(*http.ServeMux).HandleFunc("POST /v1/auth/login", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, bob) })
+	s.Config.Handler.(*http.ServeMux).HandleFunc("POST /v1/auth/login", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, bob)
+	})
 	return bob
 }
 
@@ -164,108 +166,152 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		reply       any
 		call        func(ctx context.Context, c *Client) (any, error)
 	}{
-		{"POST /v1/auth/codes", `{"email":"a@b","purpose":"login"}`, true, api.CodeReply{ExpiresIn: 300}, func(ctx context.Context, c *Client) (any, error) {
-			return c.RequestCode(ctx, api.CodeRequest{Email: "a@b", Purpose: api.PurposeLogin})
-		}},
-		{"POST /v1/auth/register", `{"email":"a@b","code":"123456","name":"Ann"}`, true, tokens, func(ctx context.Context, c *Client) (any, error) {
-			return c.Register(ctx, api.RegisterRequest{Email: "a@b", Code: "123456", Name: "Ann"})
-		}},
+		{"POST /v1/auth/codes", `{"email":"a@b","purpose":"login"}`, true, api.CodeReply{ExpiresIn: 300},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.RequestCode(ctx, api.CodeRequest{Email: "a@b", Purpose: api.PurposeLogin})
+			}},
+		{"POST /v1/auth/register", `{"email":"a@b","code":"123456","name":"Ann"}`, true, tokens,
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.Register(ctx, api.RegisterRequest{Email: "a@b", Code: "123456", Name: "Ann"})
+			}},
 		{"POST /v1/auth/login", `{"email":"a@b","password":"pw"}`, true, tokens, func(ctx context.Context, c *Client) (any, error) {
 			return c.Login(ctx, api.LoginRequest{Email: "a@b", Password: "pw"})
 		}},
-		{"POST /v1/auth/refresh", `{"refresh_token":"r0"}`, true, tokens, func(ctx context.Context, c *Client) (any, error) { return c.Refresh(ctx) }},
+		{"POST /v1/auth/refresh", `{"refresh_token":"r0"}`, true, tokens, func(ctx context.Context, c *Client) (any, error) {
+			return c.Refresh(ctx)
+		}},
 		{"POST /v1/auth/logout", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Logout(ctx) }},
 		{"GET /v1/me", "", false, api.User{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.Me(ctx) }},
 		{"PATCH /v1/me", `{"name":"Ann"}`, false, api.User{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
 			return c.UpdateMe(ctx, api.UserUpdate{Name: &name})
 		}},
-		{"POST /v1/auth/password", `{"email":"a@b","code":"123456","password":"pw"}`, true, nil, func(ctx context.Context, c *Client) (any, error) {
-			return nil, c.ResetPassword(ctx, api.PasswordReset{Email: "a@b", Code: "123456", Password: "pw"})
-		}},
+		{"POST /v1/auth/password", `{"email":"a@b","code":"123456","password":"pw"}`, true, nil,
+			func(ctx context.Context, c *Client) (any, error) {
+				return nil, c.ResetPassword(ctx, api.PasswordReset{Email: "a@b", Code: "123456", Password: "pw"})
+			}},
 		{"PUT /v1/me/password", `{"current":"old","password":"new"}`, false, nil, func(ctx context.Context, c *Client) (any, error) {
 			return nil, c.ChangePassword(ctx, api.PasswordChange{Current: "old", Password: "new"})
 		}},
 		{"POST /v1/me/email/codes", `{"email":"a@b"}`, false, api.CodeReply{ExpiresIn: 300}, func(ctx context.Context, c *Client) (any, error) {
 			return c.RequestEmailCode(ctx, api.EmailCodeRequest{Email: "a@b"})
 		}},
-		{"POST /v1/me/codes", `{"purpose":"leave_email"}`, false, api.CodeReply{ExpiresIn: 300}, func(ctx context.Context, c *Client) (any, error) {
-			return c.RequestOwnCode(ctx, api.OwnCodeRequest{Purpose: api.PurposeLeaveEmail})
-		}},
+		{"POST /v1/me/codes", `{"purpose":"leave_email"}`, false, api.CodeReply{ExpiresIn: 300},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.RequestOwnCode(ctx, api.OwnCodeRequest{Purpose: api.PurposeLeaveEmail})
+			}},
 		{"POST /v1/auth/email/undo", `{"token":"su_x"}`, true, nil, func(ctx context.Context, c *Client) (any, error) {
 			return nil, c.UndoEmail(ctx, api.EmailUndo{Token: "su_x"})
 		}},
-		{"PUT /v1/me/email", `{"email":"a@b","code":"123456","password":"pw"}`, false, api.User{Email: "a@b"}, func(ctx context.Context, c *Client) (any, error) {
-			return c.ChangeEmail(ctx, api.EmailChange{Email: "a@b", Code: "123456", Password: "pw"})
-		}},
+		{"PUT /v1/me/email", `{"email":"a@b","code":"123456","password":"pw"}`, false, api.User{Email: "a@b"},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.ChangeEmail(ctx, api.EmailChange{Email: "a@b", Code: "123456", Password: "pw"})
+			}},
 		{"GET /v1/sessions", "", false, api.Sessions{Sessions: []api.Session{{Device: "d"}}}, func(ctx context.Context, c *Client) (any, error) {
 			list, err := c.Sessions(ctx)
 			return api.Sessions{Sessions: list}, err
 		}},
-		{"DELETE /v1/sessions/a%2Fb%3Fc", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSession(ctx, "a/b?c") }},
-		{"DELETE /v1/sessions", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSessions(ctx) }},
-		{"POST /v1/me/deletion", `{"password":"pw"}`, false, api.AccountDeleted{Erased: api.At(time.Unix(1, 0).UTC())}, func(ctx context.Context, c *Client) (any, error) {
-			return c.DeleteAccount(ctx, api.AccountDeletion{Password: "pw"})
+		{"DELETE /v1/sessions/a%2Fb%3Fc", "", false, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.EndSession(ctx, "a/b?c")
 		}},
-		{"DELETE /v1/sessions?others=true", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndOtherSessions(ctx) }},
+		{"DELETE /v1/sessions", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSessions(ctx) }},
+		{"POST /v1/me/deletion", `{"password":"pw"}`, false, api.AccountDeleted{Erased: api.At(time.Unix(1, 0).UTC())},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.DeleteAccount(ctx, api.AccountDeletion{Password: "pw"})
+			}},
+		{"DELETE /v1/sessions?others=true", "", false, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.EndOtherSessions(ctx)
+		}},
 		{"POST /v1/checkin", `{"words":20}`, false, api.CheckinReply{New: true}, func(ctx context.Context, c *Client) (any, error) {
 			return c.Checkin(ctx, api.CheckinRequest{Words: 20})
 		}},
-		{"GET /v1/checkin", "", false, api.CheckinStatus{Streak: 3}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinStatus(ctx) }},
-		{"GET /v1/checkin/calendar/2026", "", false, api.Calendar{Year: 2026}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinYear(ctx, 2026) }},
+		{"GET /v1/checkin", "", false, api.CheckinStatus{Streak: 3}, func(ctx context.Context, c *Client) (any, error) {
+			return c.CheckinStatus(ctx)
+		}},
+		{"GET /v1/checkin/calendar/2026", "", false, api.Calendar{Year: 2026}, func(ctx context.Context, c *Client) (any, error) {
+			return c.CheckinYear(ctx, 2026)
+		}},
 		{"GET /v1/checkin/calendar/2026/2", "", false, api.Calendar{Year: 2026, Month: 2}, func(ctx context.Context, c *Client) (any, error) {
 			return c.CheckinMonth(ctx, 2026, time.February)
 		}},
-		{"GET /v1/checkin/stats", "", false, api.CheckinStats{Words: 7}, func(ctx context.Context, c *Client) (any, error) { return c.CheckinStats(ctx) }},
-		{"GET /v1/checkin/boards/month?around=3&limit=5&season=2026-11", "", false, api.Board{Board: "month", Season: "2026-11"}, func(ctx context.Context, c *Client) (any, error) {
-			return c.Board(ctx, "month", BoardQuery{Season: "2026-11", Limit: 5, Around: 3})
+		{"GET /v1/checkin/stats", "", false, api.CheckinStats{Words: 7}, func(ctx context.Context, c *Client) (any, error) {
+			return c.CheckinStats(ctx)
 		}},
-		{"GET /v1/checkin/boards/streak", "", false, api.Board{Board: "streak"}, func(ctx context.Context, c *Client) (any, error) { return c.Board(ctx, "streak", BoardQuery{}) }},
-		{"POST /v1/friends/requests", `{"user":"bob","message":"Hi"}`, false, api.FriendRequestReply{New: true}, func(ctx context.Context, c *Client) (any, error) {
-			return c.AskFriend(ctx, api.FriendRequestNew{User: "bob", Message: "Hi"})
+		{"GET /v1/checkin/boards/month?around=3&limit=5&season=2026-11", "", false, api.Board{Board: "month", Season: "2026-11"},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.Board(ctx, "month", BoardQuery{Season: "2026-11", Limit: 5, Around: 3})
+			}},
+		{"GET /v1/checkin/boards/streak", "", false, api.Board{Board: "streak"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Board(ctx, "streak", BoardQuery{})
 		}},
-		{"GET /v1/friends/requests?box=out&cursor=x%2By&limit=5", "", false, api.FriendRequests{Next: "z"}, func(ctx context.Context, c *Client) (any, error) {
-			return c.FriendRequests(ctx, "out", "x+y", 5)
+		{"POST /v1/friends/requests", `{"user":"bob","message":"Hi"}`, false, api.FriendRequestReply{New: true},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.AskFriend(ctx, api.FriendRequestNew{User: "bob", Message: "Hi"})
+			}},
+		{"GET /v1/friends/requests?box=out&cursor=x%2By&limit=5", "", false, api.FriendRequests{Next: "z"},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.FriendRequests(ctx, "out", "x+y", 5)
+			}},
+		{"POST /v1/friends/requests/a%2Fb/accept", `{"remark":"Bee"}`, false, api.Friend{Remark: "Bee"},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.AcceptFriend(ctx, "a/b", api.FriendRequestAccept{Remark: "Bee"})
+			}},
+		{"POST /v1/friends/requests/a%2Fb/refuse", "", false, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.RefuseFriend(ctx, "a/b")
 		}},
-		{"POST /v1/friends/requests/a%2Fb/accept", `{"remark":"Bee"}`, false, api.Friend{Remark: "Bee"}, func(ctx context.Context, c *Client) (any, error) {
-			return c.AcceptFriend(ctx, "a/b", api.FriendRequestAccept{Remark: "Bee"})
+		{"DELETE /v1/friends/requests/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.WithdrawFriend(ctx, "a/b")
 		}},
-		{"POST /v1/friends/requests/a%2Fb/refuse", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.RefuseFriend(ctx, "a/b") }},
-		{"DELETE /v1/friends/requests/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.WithdrawFriend(ctx, "a/b") }},
 		{"GET /v1/friends/requests/unread", "", false, api.Unread{Unread: 3}, func(ctx context.Context, c *Client) (any, error) {
 			n, err := c.UnreadRequests(ctx)
 			return api.Unread{Unread: n}, err
 		}},
-		{"DELETE /v1/friends/requests/unread", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.SawRequests(ctx) }},
+		{"DELETE /v1/friends/requests/unread", "", false, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.SawRequests(ctx)
+		}},
 		{"GET /v1/friends?cursor=x&limit=2&tag=a%26b", "", false, api.Friends{Version: 4}, func(ctx context.Context, c *Client) (any, error) {
 			return c.Friends(ctx, "a&b", "x", 2)
 		}},
-		{"GET /v1/friends", "", false, api.Friends{Version: 4}, func(ctx context.Context, c *Client) (any, error) { return c.Friends(ctx, "", "", 0) }},
-		{"GET /v1/friends/a%2Fb", "", false, api.Friend{Tag: "t"}, func(ctx context.Context, c *Client) (any, error) { return c.Friend(ctx, "a/b") }},
+		{"GET /v1/friends", "", false, api.Friends{Version: 4}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Friends(ctx, "", "", 0)
+		}},
+		{"GET /v1/friends/a%2Fb", "", false, api.Friend{Tag: "t"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Friend(ctx, "a/b")
+		}},
 		{"GET /v1/friends/changes?limit=9&since=7", "", false, api.FriendChanges{Version: 8}, func(ctx context.Context, c *Client) (any, error) {
 			return c.FriendChanges(ctx, 7, 9)
 		}},
 		{"PATCH /v1/friends/a%2Fb", `{"remark":"Ann"}`, false, api.Friend{Remark: "Ann"}, func(ctx context.Context, c *Client) (any, error) {
 			return c.UpdateFriend(ctx, "a/b", api.FriendUpdate{Remark: &name})
 		}},
-		{"DELETE /v1/friends/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.RemoveFriend(ctx, "a/b") }},
-		{"GET /v1/relations?ids=ann%2Cbob", "", false, api.Relations{Relations: []api.Relation{{User: "ann", Friend: true}}}, func(ctx context.Context, c *Client) (any, error) {
-			list, err := c.Relations(ctx, "ann", "bob")
-			return api.Relations{Relations: list}, err
+		{"DELETE /v1/friends/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) {
+			return nil, c.RemoveFriend(ctx, "a/b")
 		}},
+		{"GET /v1/relations?ids=ann%2Cbob", "", false, api.Relations{Relations: []api.Relation{{User: "ann", Friend: true}}},
+			func(ctx context.Context, c *Client) (any, error) {
+				list, err := c.Relations(ctx, "ann", "bob")
+				return api.Relations{Relations: list}, err
+			}},
 		{"PUT /v1/blocks/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Block(ctx, "a/b") }},
 		{"DELETE /v1/blocks/a%2Fb", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Unblock(ctx, "a/b") }},
-		{"GET /v1/blocks?cursor=x&limit=2", "", false, api.Blocks{Next: "y"}, func(ctx context.Context, c *Client) (any, error) { return c.Blocks(ctx, "x", 2) }},
+		{"GET /v1/blocks?cursor=x&limit=2", "", false, api.Blocks{Next: "y"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.Blocks(ctx, "x", 2)
+		}},
 		{"GET /healthz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Healthy(ctx) }},
 		{"GET /readyz", "", true, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.Ready(ctx) }},
-		{"GET /dev/mail.json?to=a%2Bx%40b", "", true, []DevMail{{To: "a+x@b", Code: "123456"}}, func(ctx context.Context, c *Client) (any, error) {
-			return c.DevMails(ctx, "a+x@b")
+		{"GET /dev/mail.json?to=a%2Bx%40b", "", true, []DevMail{{To: "a+x@b", Code: "123456"}},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.DevMails(ctx, "a+x@b")
+			}},
+		{"GET /v1/users/a%2Fb", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.User(ctx, "a/b")
 		}},
-		{"GET /v1/users/a%2Fb", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.User(ctx, "a/b") }},
 		{"GET /v1/users?ids=a%2Cb", "", false, api.Profiles{Users: []api.Profile{{ID: "a"}}}, func(ctx context.Context, c *Client) (any, error) {
 			list, err := c.Users(ctx, []string{"a", "b"})
 			return api.Profiles{Users: list}, err
 		}},
-		{"GET /v1/users/search?id=a", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.FindByID(ctx, "a") }},
+		{"GET /v1/users/search?id=a", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.FindByID(ctx, "a")
+		}},
 		{"GET /v1/users/search?email=a%40b", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
 			return c.FindByEmail(ctx, "a@b")
 		}},
@@ -276,11 +322,15 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		{"GET /v1/avatars/p/64", "", true, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.Avatar(ctx, "p", 64)) }},
 		{"POST /v1/me/card", "", false, api.Card{Token: "t"}, func(ctx context.Context, c *Client) (any, error) { return c.DrawCard(ctx) }},
 		{"GET /v1/me/card", "", false, api.Card{Token: "t"}, func(ctx context.Context, c *Client) (any, error) { return c.Card(ctx) }},
-		{"GET /v1/me/card.png?size=128", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardPNG(ctx, 128)) }},
+		{"GET /v1/me/card.png?size=128", "", false, picture, func(ctx context.Context, c *Client) (any, error) {
+			return asJSON(c.CardPNG(ctx, 128))
+		}},
 		{"GET /v1/me/card.png", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardPNG(ctx, 0)) }},
 		{"GET /v1/me/card.svg", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardSVG(ctx)) }},
 		{"DELETE /v1/me/card", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.WithdrawCard(ctx) }},
-		{"GET /v1/cards/t%2F", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) { return c.CardOwner(ctx, "t/") }},
+		{"GET /v1/cards/t%2F", "", false, api.Profile{ID: "ann"}, func(ctx context.Context, c *Client) (any, error) {
+			return c.CardOwner(ctx, "t/")
+		}},
 	} {
 		t.Run(c.route, func(t *testing.T) {
 			var seen *http.Request
@@ -644,7 +694,8 @@ func TestAnAnswerThatIsNoJSONIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Me(t.Context()); err == nil || errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "GET /v1/me: the answer is not understood") {
+	if _, err := c.Me(t.Context()); err == nil || errors.Is(err, ErrUnreachable) ||
+		!strings.Contains(err.Error(), "GET /v1/me: the answer is not understood") {
 		t.Errorf("got %v, want that the answer is not understood", err)
 	}
 }
@@ -722,7 +773,8 @@ func TestEventsComeAcrossBreaksAndRenewals(t *testing.T) {
 	}
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	p.write <- ": hello\n\nretry: 1\nevent: checkin.marked\nid: e1\n" +
-		"data: {\"id\":\"e1\",\"type\":\"checkin.marked\",\ndata: \"time\":\"2026-03-01T12:00:00Z\",\"data\":{\"day\":\"2026-03-01\",\"streak\":3}}\n\n: still here\n\n"
+		"data: {\"id\":\"e1\",\"type\":\"checkin.marked\",\ndata: " +
+		"\"time\":\"2026-03-01T12:00:00Z\",\"data\":{\"day\":\"2026-03-01\",\"streak\":3}}\n\n: still here\n\n"
 	check(api.Event{Type: "checkin.marked", Time: api.At(noon), Data: api.CheckinStatus{Day: "2026-03-01", Streak: 3}})
 
 	p.write <- ""
@@ -770,14 +822,20 @@ func TestWhatEndsAStream(t *testing.T) {
 		body   string
 		want   func(error) bool
 	}{
-		"the caller":        {200, "data: {}\n\n", func(err error) bool { return errors.Is(err, enough) }},
-		"a refusal":         {403, `{"code":"auth.forbidden"}`, func(err error) bool { return CodeOf(err) == "auth.forbidden" }},
-		"no stream":         {404, "", func(err error) bool { return CodeOf(err) == "http.404" }},
-		"logged out":        {401, `{"code":"auth.token"}`, func(err error) bool { return CodeOf(err) == "auth.token" }},
-		"nonsense":          {200, "data: {\n\n", func(err error) bool { return err != nil && strings.Contains(err.Error(), "not understood") }},
-		"nonsense inside":   {200, "data: {\"type\":\"checkin.marked\",\"data\":7}\n\n", func(err error) bool { return err != nil && strings.Contains(err.Error(), "not understood") }},
-		"an endless line":   {200, "data: " + strings.Repeat("x", maxEvent+1), func(err error) bool { return err != nil && strings.Contains(err.Error(), "more than") }},
-		"endless, in lines": {200, strings.Repeat("data: "+strings.Repeat("x", 1<<16)+"\n", 17), func(err error) bool { return err != nil && strings.Contains(err.Error(), "more than") }},
+		"the caller": {200, "data: {}\n\n", func(err error) bool { return errors.Is(err, enough) }},
+		"a refusal":  {403, `{"code":"auth.forbidden"}`, func(err error) bool { return CodeOf(err) == "auth.forbidden" }},
+		"no stream":  {404, "", func(err error) bool { return CodeOf(err) == "http.404" }},
+		"logged out": {401, `{"code":"auth.token"}`, func(err error) bool { return CodeOf(err) == "auth.token" }},
+		"nonsense":   {200, "data: {\n\n", func(err error) bool { return err != nil && strings.Contains(err.Error(), "not understood") }},
+		"nonsense inside": {200, "data: {\"type\":\"checkin.marked\",\"data\":7}\n\n", func(err error) bool {
+			return err != nil && strings.Contains(err.Error(), "not understood")
+		}},
+		"an endless line": {200, "data: " + strings.Repeat("x", maxEvent+1), func(err error) bool {
+			return err != nil && strings.Contains(err.Error(), "more than")
+		}},
+		"endless, in lines": {200, strings.Repeat("data: "+strings.Repeat("x", 1<<16)+"\n", 17), func(err error) bool {
+			return err != nil && strings.Contains(err.Error(), "more than")
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -849,7 +907,8 @@ func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
 			return fmt.Sprintf(`{"push":{"channel":"ann","pub":{"offset":%d,"data":{"id":"%s","type":"new","time":"2026-03-01T12:00:00Z","data":[%[1]d]}}}}`, offset, id)
 		}
 		for _, frame := range []string{
-			`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{"recoverable":true,"epoch":"e","offset":1}}}}` + "\n" + event(2, "e2") + "\n" + event(3, "e3"),
+			`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{"recoverable":true,"epoch":"e","offset":1}}}}` + "\n" + event(2, "e2") +
+				"\n" + event(3, "e3"),
 			event(4, "e4"),
 		} {
 			if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
@@ -933,7 +992,8 @@ func TestTheEndOfASessionOverASocketIsNotThatOfWhoLoggedInMeanwhile(t *testing.T
 			t.Error(err)
 			return
 		}
-		if err := conn.Write(ctx, websocket.MessageText, []byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{}}}}`)); err != nil {
+		if err := conn.Write(ctx, websocket.MessageText,
+			[]byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{}}}}`)); err != nil {
 			t.Error(err)
 		}
 		_ = conn.Close(api.SocketSessionEnded, "session ended") // it waits for a late response
@@ -978,7 +1038,8 @@ func TestACallOverASocketIsNotSentInTheNameOfWhoLoggedInMeanwhile(t *testing.T) 
 			if cmd.Connect.Token != bob.AccessToken {
 				return // Ann's connection breaks each time
 			}
-			if err := conn.Write(ctx, websocket.MessageText, []byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"bob":{}}}}`)); err != nil {
+			if err := conn.Write(ctx, websocket.MessageText,
+				[]byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"bob":{}}}}`)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -1001,7 +1062,8 @@ func TestACallOverASocketIsNotSentInTheNameOfWhoLoggedInMeanwhile(t *testing.T) 
 
 func TestARefusalOverASocketSaysWhenToComeBack(t *testing.T) {
 	err := socketError(&protocol.Error{Code: http.StatusTooManyRequests, Message: "rate.limited: Too many calls. Retry after 30 s."})
-	want := &Error{Status: http.StatusTooManyRequests, Code: "rate.limited", Detail: "Too many calls. Retry after 30 s.", RetryAfter: 30 * time.Second}
+	want := &Error{Status: http.StatusTooManyRequests, Code: "rate.limited", Detail: "Too many calls. Retry after 30 s.",
+		RetryAfter: 30 * time.Second}
 	if !reflect.DeepEqual(err, want) {
 		t.Errorf("got %+v, want %+v", err, want)
 	}

@@ -104,7 +104,8 @@ func TestConnections_RetryAServerThatNeverAnswers(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				var tries atomic.Int32
 				routes := map[string]http.HandlerFunc{}
-				for pattern, handler := range map[string]http.HandlerFunc{"/v1/socket": test.socket, "/v1/events": test.events, "/v1/auth/refresh": test.refresh} {
+				for pattern, handler := range map[string]http.HandlerFunc{"/v1/socket": test.socket, "/v1/events": test.events,
+					"/v1/auth/refresh": test.refresh} {
 					if handler != nil {
 						routes[pattern] = func(w http.ResponseWriter, r *http.Request) { tries.Add(1); handler(w, r) }
 					}

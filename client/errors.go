@@ -45,7 +45,8 @@ var errLoggedOut = &Error{Status: http.StatusUnauthorized, Code: "client.logged_
 // the server is unavailable.
 func passing(err error) (e *Error, ok bool) {
 	e, ok = errors.AsType[*Error](err)
-	return e, ok && (e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Status >= http.StatusInternalServerError)
+	return e, ok && (e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout ||
+		e.Status >= http.StatusInternalServerError)
 }
 
 // CodeOf returns the code of the first [Error] in err's tree, or "".

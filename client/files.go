@@ -21,7 +21,8 @@ func (c *Client) SendFile(ctx context.Context, chat, name string, file io.ReadSe
 
 // SendMedia is SendFile with more content. The kind is image, voice or file, and the media may have alt, waveform and
 // duration.
-func (c *Client) SendMedia(ctx context.Context, chat string, content api.Content, name string, file io.ReadSeeker) (out api.Sent, err error) {
+func (c *Client) SendMedia(ctx context.Context, chat string, content api.Content, name string,
+	file io.ReadSeeker) (out api.Sent, err error) {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return out, err

@@ -69,7 +69,8 @@ func startShelf(t *testing.T) *shelf {
 }
 
 // next removes and runs the first function of a list. If the list is empty, it runs otherwise.
-func (s *shelf) next(some *[]func(http.ResponseWriter, *http.Request), otherwise func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
+func (s *shelf) next(some *[]func(http.ResponseWriter, *http.Request),
+	otherwise func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(*some) == 0 {
@@ -117,26 +118,33 @@ func TestWhatBreaksTheLineDoesNotBreakAnUpload(t *testing.T) {
 	cut := func(n int64) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, r *http.Request) { s.take(w, r, n) }
 	}
-	s.heads = append(s.heads, s.stands, refuse(http.StatusServiceUnavailable, "busy"), refuse(http.StatusUnauthorized, "auth.token"), s.stands, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	s.patches = append(s.patches, cut(1000), cut(50_000), refuse(http.StatusConflict, "transfer.offset"), refuse(http.StatusTooManyRequests, "rate.limited"), refuse(http.StatusUnprocessableEntity, "transfer.cut"), cut(1))
+	s.heads = append(s.heads, s.stands, refuse(http.StatusServiceUnavailable, "busy"), refuse(http.StatusUnauthorized, "auth.token"), s.stands,
+		func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		})
+	s.patches = append(s.patches, cut(1000), cut(50_000), refuse(http.StatusConflict, "transfer.offset"),
+		refuse(http.StatusTooManyRequests, "rate.limited"), refuse(http.StatusUnprocessableEntity, "transfer.cut"), cut(1))
 	s.looks = 2
 	c := dial(t, s.stoa)
 	want := bytes.Repeat([]byte("a file "), 30_000)
 	note := api.Media{Alt: "of a test"}
-	if _, err := c.SendMedia(t.Context(), ChatWith("bob"), api.Content{Kind: api.MessageFile, Media: &note}, "name", onlySeeks{bytes.NewReader(want)}); err != nil {
+	if _, err := c.SendMedia(t.Context(), ChatWith("bob"), api.Content{Kind: api.MessageFile, Media: &note}, "name",
+		onlySeeks{bytes.NewReader(want)}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(s.file, want) {
 		t.Errorf("the server has %d bytes, want the file's %d", len(s.file), len(want))
 	}
-	if len(s.sent) != 1 || s.sent[0].Content.Media == nil || s.sent[0].Content.Media.File != "t" || s.sent[0].Content.Media.Alt != "of a test" || note.File != "" {
+	if len(s.sent) != 1 || s.sent[0].Content.Media == nil || s.sent[0].Content.Media.File != "t" ||
+		s.sent[0].Content.Media.Alt != "of a test" || note.File != "" {
 		t.Errorf("sent is %+v", s.sent)
 	}
 	if len(s.heads)+len(s.patches) != 0 || s.renewals != 1 {
 		t.Errorf("%d requests were not harmed; %d renewals", len(s.heads)+len(s.patches), s.renewals)
 	}
 	var got bytes.Buffer
-	if n, err := c.FetchFile(t.Context(), ChatWith("bob"), 7, 0, 7, &got); err != nil || n != int64(len(want)-7) || !bytes.Equal(got.Bytes(), want[7:]) {
+	if n, err := c.FetchFile(t.Context(), ChatWith("bob"), 7, 0, 7, &got); err != nil || n != int64(len(want)-7) ||
+		!bytes.Equal(got.Bytes(), want[7:]) {
 		t.Errorf("fetched are %d bytes, %v; want all behind the seventh", n, err)
 	}
 }
@@ -157,7 +165,8 @@ func TestAnUploadThatCannotSucceedSaysWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startShelf(t)
 			c.harm(s)
-			if _, err := dial(t, s.stoa).SendFile(t.Context(), ChatWith("bob"), "name", file()); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := dial(t, s.stoa).SendFile(t.Context(), ChatWith("bob"), "name", file()); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}
 			if len(s.sent) != 0 || len(s.heads) != 0 {

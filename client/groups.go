@@ -150,7 +150,8 @@ func (c *Client) JoinByGroupLink(ctx context.Context, link string) (out api.Grou
 // AskByGroupCard joins the group of a card. If the group needs a request, it sends one with an answer to its question,
 // and the result has this request.
 func (c *Client) AskByGroupCard(ctx context.Context, token, answer string) (out api.GroupMembership, err error) {
-	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/group-links/" + url.PathEscape(token), in: api.GroupRequestNew{Answer: answer}, out: &out})
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/group-links/" + url.PathEscape(token), in: api.GroupRequestNew{Answer: answer},
+		out: &out})
 	return out, err
 }
 
@@ -192,7 +193,8 @@ func (c *Client) RemoveGroupPicture(ctx context.Context, group string) error {
 // GroupPicture returns one size of a group's picture.
 func (c *Client) GroupPicture(ctx context.Context, picture string, size int) (image []byte, err error) {
 	var out raw
-	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/group-pictures/" + url.PathEscape(picture) + "/" + strconv.Itoa(size), open: true, out: &out})
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/group-pictures/" + url.PathEscape(picture) + "/" + strconv.Itoa(size), open: true,
+		out: &out})
 	return out, err
 }
 

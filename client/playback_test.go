@@ -34,7 +34,8 @@ func TestAClockThatIsSetCountsAtOnce(t *testing.T) {
 	if s.Offset() != 0 {
 		t.Errorf("after an answer that came before it was asked for: %s, want 0s", s.Offset())
 	}
-	s.AddClock(sent.Add(140*time.Second), sent.Add(140*time.Second+40*time.Millisecond), api.RoomClock{Time: sent.Add(170*time.Second + 20*time.Millisecond).UnixMilli()})
+	s.AddClock(sent.Add(140*time.Second), sent.Add(140*time.Second+40*time.Millisecond),
+		api.RoomClock{Time: sent.Add(170*time.Second + 20*time.Millisecond).UnixMilli()})
 	if s.Offset() != 30*time.Second {
 		t.Errorf("after it was set back: %s, want 30s", s.Offset())
 	}

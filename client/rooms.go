@@ -231,7 +231,8 @@ func (c *Client) Shoot(ctx context.Context, room string, in api.DanmakuNew) (out
 }
 
 // Danmaku returns a page of the danmaku in a part of an item. from and to are positions in ms.
-func (c *Client) Danmaku(ctx context.Context, room, item string, from, to int64, cursor string, limit int) (out api.DanmakuList, err error) {
+func (c *Client) Danmaku(ctx context.Context, room, item string, from, to int64, cursor string,
+	limit int) (out api.DanmakuList, err error) {
 	query := pageOf(cursor, limit)
 	query.Set("item", item)
 	query.Set("from", strconv.FormatInt(from, 10))

@@ -22,7 +22,8 @@ import (
 )
 
 // notOneCall lists the methods that send no request or several ones, and have tests of their own.
-var notOneCall = []string{"As", "Events", "Listen", "Socket", "Tokens", "Download", "FetchFile", "SendFile", "SendMedia", "Upload", "UploadForMessages"}
+var notOneCall = []string{"As", "Events", "Listen", "Socket", "Tokens", "Download", "FetchFile", "SendFile", "SendMedia", "Upload",
+	"UploadForMessages"}
 
 // notOfTheAPI lists the methods for routes outside the API.
 var notOfTheAPI = []string{"DevMails", "Healthy", "Ready"}

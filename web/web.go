@@ -20,8 +20,8 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy allows what the page needs and nothing else: no inline script or
-// style, no other host but those of the videos that rooms watch, no frame around it, no text that becomes markup, and no script's address but the worker's.
+// policy allows only what the page needs. It has no inline scripts or styles, and no frame around the page. Other hosts are allowed
+// only for the videos of rooms. No text becomes markup, and the worker has the only address of a script.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; media-src 'self' https:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types stoa-worker"

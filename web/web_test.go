@@ -45,7 +45,8 @@ func TestThePageIsRevalidatedAndAllowsNothingInline(t *testing.T) {
 		t.Errorf("Cache-Control = %q, want %q", got, want)
 	}
 	csp := res.Header.Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} {
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
+		"frame-ancestors 'none'"} {
 		if !strings.Contains(csp, want) {
 			t.Errorf("Content-Security-Policy = %q, want %q in it", csp, want)
 		}
@@ -130,7 +131,8 @@ func packed(t *testing.T, text string) int {
 
 func TestTheWorkerIsLookedForAnewAndFetchesNothing(t *testing.T) {
 	res := get(t, "GET", "/sw.js")
-	if res.StatusCode != 200 || res.Header.Get("Cache-Control") != "no-cache" || res.Header.Get("Content-Type") != "text/javascript; charset=utf-8" || res.Header.Get("Content-Security-Policy") != "default-src 'none'" {
+	if res.StatusCode != 200 || res.Header.Get("Cache-Control") != "no-cache" ||
+		res.Header.Get("Content-Type") != "text/javascript; charset=utf-8" || res.Header.Get("Content-Security-Policy") != "default-src 'none'" {
 		t.Fatalf("/sw.js: %d %v", res.StatusCode, res.Header)
 	}
 	if body := text(t, res); strings.Contains(body, "import") || !strings.Contains(body, "notificationclick") {
@@ -141,7 +143,8 @@ func TestTheWorkerIsLookedForAnewAndFetchesNothing(t *testing.T) {
 func TestTheSampleVideoIsSmallAndServedInParts(t *testing.T) {
 	res := get(t, "GET", api.RoomSample, "Accept-Encoding", "gzip")
 	whole := text(t, res)
-	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "video/webm" || res.Header.Get("Content-Encoding") != "" || len(whole) == 0 || len(whole) > 200<<10 {
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "video/webm" || res.Header.Get("Content-Encoding") != "" ||
+		len(whole) == 0 || len(whole) > 200<<10 {
 		t.Fatalf("the sample: %d %v, %d bytes", res.StatusCode, res.Header, len(whole))
 	}
 	part := get(t, "GET", api.RoomSample, "Range", "bytes=1000-1999", "Accept-Encoding", "gzip")

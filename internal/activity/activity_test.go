@@ -203,7 +203,8 @@ func TestDays_Advance(t *testing.T) {
 	if next.today.date.String() != "2026-11-24" || next.previous != d.today || len(next.all()) != 2 {
 		t.Errorf("after midnight: %+v", next)
 	}
-	if next.find(at("2026-11-23T15:59:59Z")) != d.today || next.find(at("2026-11-24T15:59:59Z")) != next.today || next.find(at("2026-11-22T12:00:00Z")) != nil {
+	if next.find(at("2026-11-23T15:59:59Z")) != d.today || next.find(at("2026-11-24T15:59:59Z")) != next.today ||
+		next.find(at("2026-11-22T12:00:00Z")) != nil {
 		t.Error("times are not on their days")
 	}
 	if last := next.advance(at("2026-11-28T00:00:00Z"), clock); last.previous != next.today {

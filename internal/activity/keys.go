@@ -35,8 +35,10 @@ var (
 	setKeys = keyspace.Def1[date](Keys, "stats:dau:{date}", keyspace.SetOf("users"),
 		keyspace.Expire(keyTTL), keyspace.Doc{Purpose: "the active users of a day; SQL has their number", MaxBytes: 256 << 20})
 
-	estimateKeys = keyspace.Def2[keyspace.Word[estimateTag], date](Keys, "stats:dau_hll:{{slot}}:{date}", keyspace.BytesOf("HyperLogLog of users"),
-		keyspace.Expire(keyTTL), keyspace.Doc{Purpose: "an estimate of the active users of a day, if activity.count is approximate", Together: "slot", MaxBytes: 16 << 10})
+	estimateKeys = keyspace.Def2[keyspace.Word[estimateTag], date](Keys, "stats:dau_hll:{{slot}}:{date}",
+		keyspace.BytesOf("HyperLogLog of users"),
+		keyspace.Expire(keyTTL), keyspace.Doc{Purpose: "an estimate of the active users of a day, if activity.count is approximate",
+			Together: "slot", MaxBytes: 16 << 10})
 )
 
 func setKey(d civil.Day) keyspace.Set { return setKeys.At(date{d}) }

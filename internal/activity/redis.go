@@ -151,7 +151,8 @@ func (s *redisStore) countWithoutLater(ctx context.Context, d civil.Day, later [
 		return s.db.Do(ctx, setKey(d).LenCmd()).Int()
 	}
 	for cursor := "0"; ; {
-		page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: setKey(d).Key, Args: []string{cursor, "COUNT", strconv.Itoa(batchSize)}}).Items()
+		page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: setKey(d).Key,
+			Args: []string{cursor, "COUNT", strconv.Itoa(batchSize)}}).Items()
 		if err == nil && len(page) != 2 {
 			err = keyspace.ErrReply
 		}

@@ -67,7 +67,8 @@ func (w *world) start() *node {
 	n := &node{wire: w.memory.Wire(), reg: prometheus.NewRegistry()}
 	n.redis = redistest.OpenConfig(w.t, n.wire.Config())
 	b := events.NewBus(n.redis, ids.New[dayUsers]().String(), slog.New(slog.DiscardHandler))
-	n.Service = New(Config{DB: w.db, Redis: n.redis, Bus: b.Nodes(), Metrics: n.reg, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Settings: w.settings})
+	n.Service = New(Config{DB: w.db, Redis: n.redis, Bus: b.Nodes(), Metrics: n.reg, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Settings: w.settings})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = b.Run(ctx, func() {}) })
@@ -592,7 +593,8 @@ func TestRetention_RefusedWithEstimates(t *testing.T) {
 		if len(week) != 1 || week[0].Exact || week[0].Partial {
 			t.Errorf("the week is %+v", week)
 		}
-		if all, err := NewAdmin(w.db).Retention(t.Context(), 10); err != ErrNotExact && fmt.Sprint(err) != "activity.Retention: "+ErrNotExact.Error() || len(all) > 0 {
+		if all, err := NewAdmin(w.db).Retention(t.Context(), 10); err != ErrNotExact && fmt.Sprint(err) != "activity.Retention: "+
+			ErrNotExact.Error() || len(all) > 0 {
 			t.Errorf("retention: %+v, %v; want ErrNotExact", all, err)
 		}
 	})
@@ -724,7 +726,8 @@ func TestFlush_SendsUsersInFewCommands(t *testing.T) {
 			server := redistest.Server(t)
 			db := redistest.Open(t, server.URL)
 			b := events.NewBus(db, "node", slog.New(slog.DiscardHandler)) // does not run
-			s := New(Config{DB: sqldbtest.SQLite(t), Redis: db, Bus: b.Nodes(), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Settings: settings})
+			s := New(Config{DB: sqldbtest.SQLite(t), Redis: db, Bus: b.Nodes(), Metrics: prometheus.NewRegistry(),
+				Log: slog.New(slog.DiscardHandler), Settings: settings})
 			n, users, name := node{Service: s}, newUsers(2500), map[string]string{exact: "sadd", approximate: "pfadd"}[settings.Count]
 			calls := func() string {
 				t.Helper()
@@ -734,7 +737,8 @@ func TestFlush_SendsUsersInFewCommands(t *testing.T) {
 				}
 				var got []string
 				for line := range strings.Lines(info[0]) {
-					if cmd, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok && (cmd == "evalsha" || strings.HasSuffix(cmd, "add")) {
+					if cmd, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok &&
+						(cmd == "evalsha" || strings.HasSuffix(cmd, "add")) {
 						count, _, _ := strings.Cut(rest, ",")
 						got = append(got, cmd+" "+count)
 					}

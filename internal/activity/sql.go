@@ -33,7 +33,8 @@ func writeDays(ctx context.Context, db *sqldb.DB, all []Day) error {
 	}
 	args := make([]any, 0, len(dayColumns)*len(all))
 	for _, d := range all {
-		args = append(args, int(d.Date), d.Actives, sqldb.Bit(d.Exact), sqldb.Bit(d.Partial), sqldb.MillisOrZero(d.Closed), sqldb.MillisOrZero(d.Updated))
+		args = append(args, int(d.Date), d.Actives, sqldb.Bit(d.Exact), sqldb.Bit(d.Partial), sqldb.MillisOrZero(d.Closed),
+			sqldb.MillisOrZero(d.Updated))
 	}
 	_, err := db.ExecContext(ctx, db.Dialect().Compile(upsertDay).For(len(all)), args...)
 	return err
@@ -41,7 +42,8 @@ func writeDays(ctx context.Context, db *sqldb.DB, all []Day) error {
 
 // selectDays returns up to n stored days of a span, newest first.
 func selectDays(ctx context.Context, q sqldb.Querier, span Span, n int) ([]Day, error) {
-	rows, err := q.QueryContext(ctx, "SELECT day, actives, exact, partial, closed, updated FROM activity_days WHERE day >= ? AND day <= ? ORDER BY day DESC LIMIT ?", int(span.First), int(span.Last), n)
+	rows, err := q.QueryContext(ctx, "SELECT day, actives, exact, partial, closed, updated FROM activity_days WHERE day >= ? AND day <= ? "+
+		"ORDER BY day DESC LIMIT ?", int(span.First), int(span.Last), n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (d Day, err error) {
 		var closed, updated int64
 		err = rows.Scan(&d.Date, &d.Actives, &d.Exact, &d.Partial, &closed, &updated)
@@ -53,13 +55,15 @@ func selectDays(ctx context.Context, q sqldb.Querier, span Span, n int) ([]Day, 
 // writeRange stores the count of a week or month.
 func writeRange(ctx context.Context, db *sqldb.DB, r Range) error {
 	_, err := db.ExecContext(ctx, db.Dialect().Compile(upsertRange).For(1),
-		string(r.Period), int(r.First), int(r.Last), int(r.Through), r.Actives, sqldb.Bit(r.Exact), sqldb.Bit(r.Partial), sqldb.MillisOrZero(r.Updated))
+		string(r.Period), int(r.First), int(r.Last), int(r.Through), r.Actives, sqldb.Bit(r.Exact), sqldb.Bit(r.Partial),
+		sqldb.MillisOrZero(r.Updated))
 	return err
 }
 
 // selectRanges returns up to n stored ranges that begin in a span, newest first.
 func selectRanges(ctx context.Context, q sqldb.Querier, p Period, begin Span, n int) ([]Range, error) {
-	rows, err := q.QueryContext(ctx, "SELECT first_day, last_day, through_day, actives, exact, partial, updated FROM activity_ranges WHERE period = ? AND first_day >= ? AND first_day <= ? ORDER BY first_day DESC LIMIT ?",
+	rows, err := q.QueryContext(ctx, "SELECT first_day, last_day, through_day, actives, exact, partial, updated FROM activity_ranges WHERE "+
+		"period = ? AND first_day >= ? AND first_day <= ? ORDER BY first_day DESC LIMIT ?",
 		string(p), int(begin.First), int(begin.Last), n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Range, error) {
 		r := Range{Period: p}

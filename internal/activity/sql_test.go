@@ -66,7 +66,8 @@ func TestUpserts_NeverLowerNumbers(t *testing.T) {
 		}
 
 		for _, size := range []int64{4, 2} {
-			if err := writeCohorts(ctx, db, []Cohort{{Date: 19_990, After: 10, Size: size, Active: size - 1}, {Date: 19_990, After: 11, Size: size, Active: 1}}, at(1)); err != nil {
+			if err := writeCohorts(ctx, db, []Cohort{{Date: 19_990, After: 10, Size: size, Active: size - 1},
+				{Date: 19_990, After: 11, Size: size, Active: 1}}, at(1)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -168,7 +168,8 @@ func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error
 		return a, err
 	}
 	err = inTx(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
-		a = Announcement{ID: ids.New[Announcement](), Texts: d.Texts, Link: d.Link, Segment: d.Segment, Listed: d.Users != nil, Created: tx.Now(), State: Waiting, Total: total}
+		a = Announcement{ID: ids.New[Announcement](), Texts: d.Texts, Link: d.Link, Segment: d.Segment, Listed: d.Users != nil, Created: tx.Now(),
+			State: Waiting, Total: total}
 		if d.Lifetime != 0 {
 			a.Expires = a.Created.Add(d.Lifetime)
 		}
@@ -275,7 +276,8 @@ func (s *Service) storeNotices(ctx context.Context, tx *sqldb.Tx, a Announcement
 	list := make([]Entry, len(readers))
 	documents, languages := map[i18n.Language]json.RawMessage{}, make(map[accounts.ID]i18n.Language, len(readers))
 	for i, r := range readers {
-		list[i] = Entry{User: r.User, Kind: api.NoticeAnnouncement, Source: "announcement:" + a.ID.String(), Data: struct{}{}, Expires: a.Expires, subject: subjectOf(a.ID)}
+		list[i] = Entry{User: r.User, Kind: api.NoticeAnnouncement, Source: "announcement:" + a.ID.String(), Data: struct{}{}, Expires: a.Expires,
+			subject: subjectOf(a.ID)}
 		languages[r.User] = r.Language
 		if documents[r.Language] == nil {
 			var err error
@@ -296,7 +298,8 @@ func (s *Service) storeNotices(ctx context.Context, tx *sqldb.Tx, a Announcement
 
 // nextRecipients returns the next recipients, up to n. passed is the number of users that the delivery passes with them.
 // It includes listed users without an account. last is the last of these users.
-func (a Announcement) nextRecipients(ctx context.Context, tx *sqldb.Tx, n int) (readers []accounts.Reader, passed int, last accounts.ID, err error) {
+func (a Announcement) nextRecipients(ctx context.Context, tx *sqldb.Tx,
+	n int) (readers []accounts.Reader, passed int, last accounts.ID, err error) {
 	if a.Listed {
 		named, err := selectListedAfter(ctx, tx, a.ID, a.lastUser, n)
 		if err != nil || len(named) == 0 {

@@ -66,7 +66,8 @@ func (n Notice) about() (accounts.ID, bool) {
 }
 
 func (n Notice) wire(profiles accounts.Profiles) api.Notice {
-	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: api.At(sqldb.Time(n.At)), Read: n.Read != 0, Data: n.Data, Expires: api.AtOrNil(sqldb.TimeOrZero(n.Expires))}
+	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: api.At(sqldb.Time(n.At)), Read: n.Read != 0, Data: n.Data,
+		Expires: api.AtOrNil(sqldb.TimeOrZero(n.Expires))}
 	if u, ok := n.about(); ok {
 		about := profiles.Wire(u)
 		w.User = &about

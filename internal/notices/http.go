@@ -14,15 +14,17 @@ import (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"notices"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices", ID: "notices.list", Tags: tags,
-		Summary:     "List notices, newest first",
-		Description: "Announcements are in the language of the Accept-Language header. New notices arrive as notice.new events. Open the socket or event stream before this call.",
-		Errors:      []*errs.Error{ErrCursor, ErrStore, accounts.ErrStore}}, s.getNotices)
+		Summary: "List notices, newest first",
+		Description: "Announcements are in the language of the Accept-Language header. New notices arrive as notice.new events. Open the " +
+			"socket or event stream before this call.",
+		Errors: []*errs.Error{ErrCursor, ErrStore, accounts.ErrStore}}, s.getNotices)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices/counts", ID: "notices.counts", Tags: tags,
 		Summary: "Get unread counts by category", Errors: []*errs.Error{ErrStore}}, s.getCounts)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/mark", ID: "notices.mark", Tags: tags, Status: http.StatusOK,
-		Summary:     "Mark notices as read",
-		Description: "Marks all notices up to a number as read. Send the highest number that the client shows, so that newer notices stay unread. The mark never moves back.",
-		Errors:      []*errs.Error{ErrStore}}, s.putMark)
+		Summary: "Mark notices as read",
+		Description: "Marks all notices up to a number as read. Send the highest number that the client shows, so that newer notices stay " +
+			"unread. The mark never moves back.",
+		Errors: []*errs.Error{ErrStore}}, s.putMark)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/{seq}/read", ID: "notices.read", Tags: tags, Status: http.StatusOK,
 		Summary: "Mark one notice as read", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.putRead)
 }
@@ -42,7 +44,9 @@ func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.Notices{Notices: web.List(list, func(n Notice) api.Notice { return n.wire(profiles) }), Next: next, Counts: c.wire()}), nil
+	return web.NewBody(api.Notices{Notices: web.List(list, func(n Notice) api.Notice {
+		return n.wire(profiles)
+	}), Next: next, Counts: c.wire()}), nil
 }
 
 func countsBody(c Counts, err error) (*web.Body[api.NoticeCounts], error) {

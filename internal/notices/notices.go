@@ -33,7 +33,8 @@ type Settings struct {
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
 	config.Defaults(&c)
-	return errors.Join(config.Refuse(c.Keep < 24*time.Hour || c.Keep > 3653*24*time.Hour, "keep", "%s is not between a day and ten years", c.Keep))
+	return errors.Join(config.Refuse(c.Keep < 24*time.Hour || c.Keep > 3653*24*time.Hour, "keep", "%s is not between a day and ten years",
+		c.Keep))
 }
 
 // Notice is a stored notice of a user.

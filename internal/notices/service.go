@@ -145,7 +145,8 @@ func (s *Service) Read(ctx context.Context, user accounts.ID, seq int64) (_ Coun
 }
 
 // change runs fn in a transaction, and publishes the unread counts to the user's devices if fn changed something.
-func (s *Service) change(ctx context.Context, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx) (changed bool, err error)) (c Counts, err error) {
+func (s *Service) change(ctx context.Context, user accounts.ID,
+	fn func(ctx context.Context, tx *sqldb.Tx) (changed bool, err error)) (c Counts, err error) {
 	err = inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		changed, err := fn(ctx, tx)
 		if err != nil {

@@ -98,7 +98,8 @@ func (w *world) users(n int, lang string) []accounts.ID {
 		for _, u := range chunk {
 			args = append(args, u, u.String()+"@example.org", u.String()+"@example.org", "User", "UTC", "", 0, w.db.Now().UnixMilli()-1, lang)
 		}
-		_, err := w.db.ExecContext(w.t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created, lang) VALUES "+sqldb.Tuples(9, len(chunk)), args...)
+		_, err := w.db.ExecContext(w.t.Context(), "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created, lang) "+
+			"VALUES "+sqldb.Tuples(9, len(chunk)), args...)
 		w.must(err)
 	}
 	return all
@@ -143,7 +144,8 @@ func TestRecord_OneNoticePerSource(t *testing.T) {
 	testEachEngine(t, func(t *testing.T, w *world) {
 		ann, bob := ids.New[accounts.User](), ids.New[accounts.User]()
 		requested := Entry{User: ann, Kind: api.NoticeFriendRequested, Source: "request:1", About: bob, Data: api.NoticeOfRequest{V: 1}}
-		w.record(requested, Entry{User: bob, Kind: api.NoticeGroupAdded, Source: "request:1"}, Entry{User: ann, Kind: api.NoticeGroupRemoved, Source: "group:1"})
+		w.record(requested, Entry{User: bob, Kind: api.NoticeGroupAdded, Source: "request:1"},
+			Entry{User: ann, Kind: api.NoticeGroupRemoved, Source: "group:1"})
 		w.record(requested, Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "account:1"})
 		checkText(t, "ann's list", w.kinds(ann), "4 account.login*, 2 group.removed*, 1 friend.requested*")
 		checkText(t, "bob's list", w.kinds(bob), "1 group.added*")
@@ -306,7 +308,8 @@ func TestCounts_HighestVersionIsTheNewest(t *testing.T) {
 		w.record(Entry{User: ann, Kind: api.NoticeAccountLogin, Source: "account:new"})
 		last, err := w.Counts(ctx, ann)
 		w.must(err)
-		if got := []int64{after.Version, again.Version, last.Version}; !slices.Equal(got, []int64{before.Version + notices + 1, after.Version, after.Version + 1}) {
+		if got := []int64{after.Version, again.Version, last.Version}; !slices.Equal(got,
+			[]int64{before.Version + notices + 1, after.Version, after.Version + 1}) {
 			t.Errorf("versions after mark, a repeated read and a new notice: %d, from %d", got, before.Version+notices)
 		}
 	})
@@ -524,7 +527,8 @@ func TestStop_RemovesAnnouncementFromLists(t *testing.T) {
 func TestCountRecipients_CountsSegments(t *testing.T) {
 	testEachEngine(t, func(t *testing.T, w *world) {
 		english, chinese := w.users(3, ""), w.users(2, "zh-CN")
-		_, err := w.db.ExecContext(t.Context(), "UPDATE users SET zone = 'Asia/Shanghai', created = ? WHERE id = ?", w.db.Now().Add(-48*time.Hour).UnixMilli(), chinese[0])
+		_, err := w.db.ExecContext(t.Context(), "UPDATE users SET zone = 'Asia/Shanghai', created = ? WHERE id = ?",
+			w.db.Now().Add(-48*time.Hour).UnixMilli(), chinese[0])
 		w.must(err)
 		_, err = w.db.ExecContext(t.Context(), "UPDATE users SET erased = 1 WHERE id = ?", english[0])
 		w.must(err)

@@ -27,15 +27,17 @@ func inTx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sq
 const batchSize = 500
 
 var (
-	listUpsert = sqldb.Upsert{Table: "notice_lists", Columns: []string{"user_id", "newest", "seen", "version"}, Key: []string{"user_id"}, Set: []string{"newest = newest + {new.newest}", "version = version + 1"}}
-	columns    = []string{"user_id", "seq", "kind", "source", "subject", "data", "at", "expires", "read_at"}
+	listUpsert = sqldb.Upsert{Table: "notice_lists", Columns: []string{"user_id", "newest", "seen", "version"}, Key: []string{"user_id"},
+		Set: []string{"newest = newest + {new.newest}", "version = version + 1"}}
+	columns = []string{"user_id", "seq", "kind", "source", "subject", "data", "at", "expires", "read_at"}
 	// The numbers are new, so that only a source can be a duplicate.
 	noticeInsert = sqldb.Upsert{Table: "notices", Columns: columns, Key: []string{"user_id", "source"}}
 )
 
 // insert stores notices and returns those with a new source.
 func insert(ctx context.Context, tx *sqldb.Tx, list []Entry) (added []Notice, err error) {
-	list = slices.SortedStableFunc(slices.Values(list), func(a, b Entry) int { return a.User.Compare(b.User) }) // all transactions lock lists in this order
+	// all transactions lock lists in this order
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b Entry) int { return a.User.Compare(b.User) })
 	for chunk := range slices.Chunk(list, batchSize) {
 		stored, err := insertChunk(ctx, tx, chunk)
 		if err != nil {
@@ -55,7 +57,8 @@ func insertChunk(ctx context.Context, tx *sqldb.Tx, list []Entry) ([]Notice, err
 			return nil, err
 		}
 		countByUser[n.User]++
-		notices[i] = Notice{User: n.User, Kind: n.Kind, Source: n.Source, Subject: subjectOf(n.About), Data: data, At: tx.Now().UnixMilli(), Expires: sqldb.MillisOrZero(n.Expires)}
+		notices[i] = Notice{User: n.User, Kind: n.Kind, Source: n.Source, Subject: subjectOf(n.About), Data: data, At: tx.Now().UnixMilli(),
+			Expires: sqldb.MillisOrZero(n.Expires)}
 		if !n.subject.IsZero() {
 			notices[i].Subject = n.subject
 		}
@@ -114,7 +117,8 @@ func store(ctx context.Context, tx *sqldb.Tx, notices []Notice) ([]Notice, error
 		keys = append(keys, n.User, n.Seq)
 	}
 	stored := make(map[accounts.ID][]int64, added)
-	rows, err := tx.QueryContext(ctx, "SELECT user_id, seq FROM notices WHERE "+sqldb.AnyOf("(user_id = ? AND seq = ?)", len(notices)), keys...)
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, seq FROM notices WHERE "+sqldb.AnyOf("(user_id = ? AND seq = ?)", len(notices)),
+		keys...)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var seq int64
@@ -126,7 +130,8 @@ func store(ctx context.Context, tx *sqldb.Tx, notices []Notice) ([]Notice, error
 }
 
 // listed is the condition for listed notices: not expired, and not of a stopped announcement.
-const listed = ` AND (n.expires = 0 OR n.expires > ?) AND (n.kind <> '` + api.NoticeAnnouncement + `' OR NOT EXISTS (SELECT 1 FROM announcements a WHERE a.id = n.subject AND a.state = '` + string(Stopped) + `'))`
+const listed = ` AND (n.expires = 0 OR n.expires > ?) AND (n.kind <> '` + api.NoticeAnnouncement +
+	`' OR NOT EXISTS (SELECT 1 FROM announcements a WHERE a.id = n.subject AND a.state = '` + string(Stopped) + `'))`
 
 const noticeColumns = "n.user_id, n.seq, n.kind, n.source, n.subject, n.data, n.at, n.expires, n.read_at"
 
@@ -139,13 +144,15 @@ func scanNotice(rows *sql.Rows) (n Notice, err error) {
 
 // selectPage returns up to n listed notices below a number, newest first.
 func selectPage(ctx context.Context, q sqldb.Querier, user accounts.ID, below int64, n int) ([]Notice, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n WHERE n.user_id = ? AND n.seq < ?"+listed+" ORDER BY n.seq DESC LIMIT ?", user, below, q.Now().UnixMilli(), n)
+	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n WHERE n.user_id = ? AND n.seq < ?"+listed+
+		" ORDER BY n.seq DESC LIMIT ?", user, below, q.Now().UnixMilli(), n)
 	return sqldb.Collect(rows, err, scanNotice)
 }
 
 // selectNotice returns a listed notice, or ErrNotice.
 func selectNotice(ctx context.Context, q sqldb.Querier, user accounts.ID, seq int64) (Notice, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n WHERE n.user_id = ? AND n.seq = ?"+listed, user, seq, q.Now().UnixMilli())
+	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n WHERE n.user_id = ? AND n.seq = ?"+listed, user, seq,
+		q.Now().UnixMilli())
 	found, err := sqldb.Collect(rows, err, scanNotice)
 	if err == nil && len(found) == 0 {
 		err = ErrNotice
@@ -165,7 +172,8 @@ func selectPending(ctx context.Context, q sqldb.Querier, keys []SeqKey) ([]Notic
 	for _, p := range keys {
 		args = append(args, p.User, p.Seq)
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n LEFT JOIN notice_lists l ON l.user_id = n.user_id WHERE n.read_at = 0 AND n.seq > COALESCE(l.seen, 0)"+listed+
+	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+
+		" FROM notices n LEFT JOIN notice_lists l ON l.user_id = n.user_id WHERE n.read_at = 0 AND n.seq > COALESCE(l.seen, 0)"+listed+
 		" AND ("+sqldb.AnyOf("(n.user_id = ? AND n.seq = ?)", len(keys))+")", args...)
 	return sqldb.Collect(rows, err, scanNotice)
 }
@@ -190,7 +198,8 @@ func selectCounts(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (m
 	if err != nil || !unread {
 		return all, err
 	}
-	rows, err = q.QueryContext(ctx, "SELECT n.user_id, n.kind, COUNT(*) FROM notice_lists l JOIN notices n ON n.user_id = l.user_id AND n.seq > l.seen AND n.read_at = 0"+listed+
+	rows, err = q.QueryContext(ctx, "SELECT n.user_id, n.kind, COUNT(*) FROM notice_lists l JOIN notices n ON n.user_id = l.user_id AND "+
+		"n.seq > l.seen AND n.read_at = 0"+listed+
 		" WHERE l.user_id IN (?) GROUP BY n.user_id, n.kind", q.Now().UnixMilli(), bun.List(users))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
@@ -204,7 +213,8 @@ func selectCounts(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (m
 
 // updateMark moves the mark of a user forward, and reports whether it moved.
 func updateMark(ctx context.Context, tx *sqldb.Tx, user accounts.ID, upTo int64) (bool, error) {
-	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notice_lists SET seen = CASE WHEN newest < ? THEN newest ELSE ? END, version = version + 1 WHERE user_id = ? AND seen < ? AND seen < newest", upTo, upTo, user, upTo))
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notice_lists SET seen = CASE WHEN newest < ? THEN newest ELSE ? END, version = "+
+		"version + 1 WHERE user_id = ? AND seen < ? AND seen < newest", upTo, upTo, user, upTo))
 }
 
 // increaseVersions increases the versions of users' lists, and locks the lists. Call it before a change of notices:
@@ -224,7 +234,8 @@ func markRead(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (b
 	if err := increaseVersions(ctx, tx, user); err != nil {
 		return false, err
 	}
-	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notices SET read_at = ? WHERE user_id = ? AND seq = ? AND read_at = 0", tx.Now().UnixMilli(), user, seq))
+	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notices SET read_at = ? WHERE user_id = ? AND seq = ? AND read_at = 0",
+		tx.Now().UnixMilli(), user, seq))
 }
 
 // deleteBySource deletes notices by user and source, and returns the users who had one.
@@ -296,7 +307,8 @@ func deleteOld(ctx context.Context, db *sqldb.DB, before, now time.Time) error {
 			if len(keys) == 0 {
 				break
 			}
-			if _, err := db.ExecContext(ctx, "DELETE FROM notices WHERE "+sqldb.AnyOf("(user_id = ? AND seq = ?)", len(keys)/2), keys...); err != nil {
+			if _, err := db.ExecContext(ctx, "DELETE FROM notices WHERE "+sqldb.AnyOf("(user_id = ? AND seq = ?)", len(keys)/2),
+				keys...); err != nil {
 				return err
 			}
 		}

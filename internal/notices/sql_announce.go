@@ -16,16 +16,20 @@ const announcementColumns = "id, texts, link, segment, listed, created, expires,
 func (a Announcement) row() ([]any, error) {
 	texts, textsErr := json.Marshal(a.Texts)
 	segment, segmentErr := json.Marshal(a.Segment)
-	return []any{a.ID, string(texts), a.Link, string(segment), a.Listed, sqldb.MillisOrZero(a.Created), sqldb.MillisOrZero(a.Expires), string(a.State), a.Total, a.Done, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended)}, errors.Join(textsErr, segmentErr)
+	return []any{a.ID, string(texts), a.Link, string(segment), a.Listed, sqldb.MillisOrZero(a.Created), sqldb.MillisOrZero(a.Expires),
+			string(a.State), a.Total, a.Done, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended)},
+		errors.Join(textsErr, segmentErr)
 }
 
 func scanAnnouncement(rows *sql.Rows) (a Announcement, err error) {
 	var texts, segment []byte
 	var created, expires, started, ended int64
-	if err := rows.Scan(&a.ID, &texts, &a.Link, &segment, &a.Listed, &created, &expires, &a.State, &a.Total, &a.Done, &a.Delivered, &a.lastUser, &started, &ended); err != nil {
+	if err := rows.Scan(&a.ID, &texts, &a.Link, &segment, &a.Listed, &created, &expires, &a.State, &a.Total, &a.Done, &a.Delivered,
+		&a.lastUser, &started, &ended); err != nil {
 		return a, err
 	}
-	a.Created, a.Expires, a.Started, a.Ended = sqldb.TimeOrZero(created), sqldb.TimeOrZero(expires), sqldb.TimeOrZero(started), sqldb.TimeOrZero(ended)
+	a.Created, a.Expires, a.Started, a.Ended = sqldb.TimeOrZero(created), sqldb.TimeOrZero(expires), sqldb.TimeOrZero(started),
+		sqldb.TimeOrZero(ended)
 	return a, errors.Join(json.Unmarshal(texts, &a.Texts), json.Unmarshal(segment, &a.Segment))
 }
 
@@ -40,7 +44,8 @@ func insertAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error
 
 // updateAnnouncement stores the progress of a locked announcement.
 func updateAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
-	_, err := tx.ExecContext(ctx, "UPDATE announcements SET state = ?, done = ?, delivered = ?, place = ?, started = ?, ended = ? WHERE id = ?",
+	_, err := tx.ExecContext(ctx,
+		"UPDATE announcements SET state = ?, done = ?, delivered = ?, place = ?, started = ?, ended = ? WHERE id = ?",
 		string(a.State), a.Done, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended), a.ID)
 	return err
 }
@@ -63,7 +68,8 @@ func firstAnnouncement(found []Announcement, err error) (Announcement, error) {
 
 // nextAnnouncement returns the oldest unfinished announcement, or ErrAnnouncement.
 func nextAnnouncement(ctx context.Context, q sqldb.Querier) (AnnouncementID, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE state IN (?, ?) ORDER BY created, id LIMIT 1", string(Waiting), string(Running))
+	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE state IN (?, ?) ORDER BY created, id LIMIT 1",
+		string(Waiting), string(Running))
 	a, err := firstAnnouncement(sqldb.Collect(rows, err, scanAnnouncement))
 	return a.ID, err
 }
@@ -94,7 +100,8 @@ func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []
 		for _, u := range chunk {
 			args = append(args, id, u)
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO announcement_users (announcement, user_id) VALUES "+sqldb.Tuples(2, len(chunk)), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO announcement_users (announcement, user_id) VALUES "+sqldb.Tuples(2, len(chunk)),
+			args...); err != nil {
 			return err
 		}
 	}
@@ -103,7 +110,8 @@ func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []
 
 // selectListedAfter returns up to n listed recipients after a user.
 func selectListedAfter(ctx context.Context, q sqldb.Querier, id AnnouncementID, after accounts.ID, n int) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM announcement_users WHERE announcement = ? AND user_id > ? ORDER BY user_id LIMIT ?", id, after, n))
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx,
+		"SELECT user_id FROM announcement_users WHERE announcement = ? AND user_id > ? ORDER BY user_id LIMIT ?", id, after, n))
 }
 
 // deleteListed deletes the listed recipients of an announcement.

@@ -71,7 +71,8 @@ type receivedEvent struct {
 
 func newWorld(t *testing.T, users int) *world {
 	t.Helper()
-	w := &world{t: t, memory: redistest.InMemory(t), db: sqldbtest.Engine{Name: "sqlite"}.Open(t), received: map[[2]accounts.ID][]receivedEvent{}}
+	w := &world{t: t, memory: redistest.InMemory(t), db: sqldbtest.Engine{Name: "sqlite"}.Open(t),
+		received: map[[2]accounts.ID][]receivedEvent{}}
 	var all []accounts.User
 	for i := range users {
 		u, err := accounts.NewUser(fmt.Sprintf("user%d@example.org", i), fmt.Sprint("User ", i), "UTC")
@@ -97,11 +98,13 @@ func (w *world) start() *node {
 	nodes := cluster.New(cluster.Config{Redis: db, Bus: n.bus.Nodes(), Node: id, Metrics: prometheus.NewRegistry(), Log: log})
 	caches := cache.NewRuntime(db, n.bus.Nodes(), cache.Config{})
 	var err error
-	n.people, err = accounts.New(accounts.Config{DB: w.db, Redis: db, Limiter: ratelimit.New(db), Caches: caches, Bus: n.bus, Secret: make([]byte, 32), Log: log})
+	n.people, err = accounts.New(accounts.Config{DB: w.db, Redis: db, Limiter: ratelimit.New(db), Caches: caches, Bus: n.bus,
+		Secret: make([]byte, 32), Log: log})
 	w.must(err)
 	n.social, err = social.New(social.Config{DB: w.db, Caches: caches, Bus: n.bus, People: n.people, Log: log})
 	w.must(err)
-	n.Service = New(Config{DB: w.db, Redis: db, Bus: n.bus, Node: id, Nodes: nodes, People: n.people, Friends: n.social, Metrics: n.reg, Log: log})
+	n.Service = New(Config{DB: w.db, Redis: db, Bus: n.bus, Node: id, Nodes: nodes, People: n.people, Friends: n.social, Metrics: n.reg,
+		Log: log})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context, func()) error{n.bus.Run, nodes.Run, caches.Run} {
@@ -139,7 +142,8 @@ func (w *world) listen(n *node) {
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.received[[2]accounts.ID{u, of}] = append(w.received[[2]accounts.ID{u, of}], receivedEvent{p.Status, p.LastSeen != nil, time.Now(), p.Version})
+			w.received[[2]accounts.ID{u, of}] = append(w.received[[2]accounts.ID{u, of}],
+				receivedEvent{p.Status, p.LastSeen != nil, time.Now(), p.Version})
 		}})
 		w.t.Cleanup(leave)
 	}
@@ -323,7 +327,9 @@ func (h *history) checkReads() error {
 				if s.Status != want {
 					return fmt.Errorf("at node %d user %d sees user %d %s, want %s", i, v, u, s.Status, want)
 				}
-				if listed := slices.ContainsFunc(friends, func(f UserStatus) bool { return f.User == h.users[u] && f.Status == want }); v != u && listed != (want != Offline) {
+				if listed := slices.ContainsFunc(friends, func(f UserStatus) bool {
+					return f.User == h.users[u] && f.Status == want
+				}); v != u && listed != (want != Offline) {
 					return fmt.Errorf("node %d lists user %[3]d as a friend of user %[2]d: %[4]v, want %[5]s", i, v, u, listed, want)
 				}
 			}
@@ -360,7 +366,8 @@ func (h *history) checkEvents() error {
 					return fmt.Errorf("user %d got a second event that user %d is %s, at %s (%d)", v, u, last, event.at.Sub(bubble.Began), i)
 				}
 				if event.version < version {
-					return fmt.Errorf("user %d got an event about user %d with version %d after %d, at %s", v, u, event.version, version, event.at.Sub(bubble.Began))
+					return fmt.Errorf("user %d got an event about user %d with version %d after %d, at %s", v, u, event.version, version,
+						event.at.Sub(bubble.Began))
 				}
 				last, version = event.status, event.version
 			}

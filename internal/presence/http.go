@@ -17,19 +17,22 @@ import (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"presence"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/presence", ID: "presence.get", Tags: tags,
-		Summary:     "Get the presence of users",
-		Description: "Returns up to 200 users, in the order of the request. The caller sees friends with a visible presence, and themselves. All other ids are reported as offline, even if no such user exists.",
-		Errors:      []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore, social.ErrStore, accounts.ErrStore}}, s.getPresence)
+		Summary: "Get the presence of users",
+		Description: "Returns up to 200 users, in the order of the request. The caller sees friends with a visible presence, and themselves. " +
+			"All other ids are reported as offline, even if no such user exists.",
+		Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore, social.ErrStore, accounts.ErrStore}}, s.getPresence)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/presence", ID: "presence.friends", Tags: tags,
-		Summary:     "List friends who are online",
-		Description: "Friends who are not listed are offline, unless the response is partial. After a partial response, list again when presence.complete arrives. Changes arrive as presence.changed: open the socket or event stream before listing.",
-		Errors:      []*errs.Error{ErrStore, social.ErrStore, accounts.ErrStore}}, s.getOnlineFriends)
+		Summary: "List friends who are online",
+		Description: "Friends who are not listed are offline, unless the response is partial. After a partial response, list again when " +
+			"presence.complete arrives. Changes arrive as presence.changed: open the socket or event stream before listing.",
+		Errors: []*errs.Error{ErrStore, social.ErrStore, accounts.ErrStore}}, s.getOnlineFriends)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/presence", ID: "presence.mine", Tags: tags,
 		Summary: "Get the caller's presence", Errors: []*errs.Error{ErrStore}}, s.getOwn)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/presence", ID: "presence.set", Tags: tags,
-		Summary:     "Set the caller's presence",
-		Description: "The status applies while the caller is connected, on all devices, until the caller changes it. To appear offline to all users, set `presence` to `nobody` with PATCH /v1/me.",
-		Errors:      []*errs.Error{ErrWish, ErrStore}}, s.putOwn)
+		Summary: "Set the caller's presence",
+		Description: "The status applies while the caller is connected, on all devices, until the caller changes it. To appear offline to all " +
+			"users, set `presence` to `nobody` with PATCH /v1/me.",
+		Errors: []*errs.Error{ErrWish, ErrStore}}, s.putOwn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/connections", ID: "presence.connections", Tags: tags,
 		Summary:     "List the caller's connections",
 		Description: "Returns the connections of all devices to all nodes, oldest first. A closed connection may stay listed for some seconds.",

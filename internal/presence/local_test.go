@@ -103,10 +103,12 @@ func TestChangeQueue_MergesChanges(t *testing.T) {
 		changes []change
 		want    change
 	}{
-		"the later one":           {[]change{{status: Online}, {status: Offline}}, change{status: Offline}},
-		"hidden, and offline":     {[]change{{status: Online, hidden: true, own: true}, {status: Offline}}, change{status: Offline, hidden: true, own: true}},
+		"the later one": {[]change{{status: Online}, {status: Offline}}, change{status: Offline}},
+		"hidden, and offline": {[]change{{status: Online, hidden: true, own: true}, {status: Offline}},
+			change{status: Offline, hidden: true, own: true}},
 		"hidden, and shown again": {[]change{{status: Online, hidden: true}, {status: Online, shown: true}}, change{status: Online, shown: true}},
-		"shown, and hidden again": {[]change{{status: Online, shown: true}, {status: Online, hidden: true}}, change{status: Online, hidden: true}},
+		"shown, and hidden again": {[]change{{status: Online, shown: true}, {status: Online, hidden: true}},
+			change{status: Online, hidden: true}},
 		"a wish, offline, online": {[]change{{status: Busy, own: true}, {status: Offline}, {status: Busy}}, change{status: Busy, own: true}},
 	} {
 		q := newChangeQueue()
@@ -357,11 +359,12 @@ func TestEmptiedRedis_ResponsesArePartialUntilComplete(t *testing.T) {
 				w.befriend(nodes[0], 0, 1)
 				w.befriend(nodes[0], 0, 2)
 				var completed atomic.Int32
-				_, leave := nodes[1].bus.Listen(t.Context(), w.users[0].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-					if e.Type == api.EventPresenceComplete {
-						completed.Add(1)
-					}
-				}})
+				_, leave := nodes[1].bus.Listen(t.Context(), w.users[0].String(),
+					&events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+						if e.Type == api.EventPresenceComplete {
+							completed.Add(1)
+						}
+					}})
 				defer leave()
 				for i, n := range nodes {
 					for c := range 20 {

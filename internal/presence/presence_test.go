@@ -12,7 +12,8 @@ import (
 )
 
 func connection(node cluster.ID, number uint64) Connection {
-	return Connection{Node: node, Number: number, Kind: Socket, Device: ids.New[accounts.Session](), Since: time.Unix(1_790_000_000+int64(number), 0).UTC()}
+	return Connection{Node: node, Number: number, Kind: Socket, Device: ids.New[accounts.Session](),
+		Since: time.Unix(1_790_000_000+int64(number), 0).UTC()}
 }
 
 func TestParseConnections_RoundTrip(t *testing.T) {
@@ -36,8 +37,10 @@ func TestParseConnections_RoundTrip(t *testing.T) {
 func TestParseConnections_SkipsMalformedEntries(t *testing.T) {
 	good := connection(ids.New[cluster.Node](), 7)
 	node, device := good.Node.String(), good.Device.String()
-	for _, bad := range []string{"", "x", ":::", node, node + ":s1:" + device, node + "::" + device + ":1", node + ":s:" + device + ":1", node + ":x1:" + device + ":1",
-		node + ":s-1:" + device + ":1", "short:s1:" + device + ":1", node + ":s1:short:1", node + ":s1:" + device + ":", node + ":s1:" + device + ":1:2"} {
+	for _, bad := range []string{"", "x", ":::", node, node + ":s1:" + device, node + "::" + device + ":1", node + ":s:" + device + ":1",
+		node + ":x1:" + device + ":1",
+		node + ":s-1:" + device + ":1", "short:s1:" + device + ":1", node + ":s1:short:1", node + ":s1:" + device + ":",
+		node + ":s1:" + device + ":1:2"} {
 		if got := parseConnections(bad + " " + good.String()); len(got) != 1 || got[0] != good {
 			t.Errorf("%q: got %v", bad, got)
 		}
@@ -45,7 +48,8 @@ func TestParseConnections_SkipsMalformedEntries(t *testing.T) {
 }
 
 func TestParseWishValue_MalformedIsOnline(t *testing.T) {
-	for value, want := range map[string]Status{"": Online, "2:7": Away, "3:1": Busy, "1:9": Online, "0:1": Online, "4:1": Online, "-1:1": Online, "2": Online, "2:": Online, ":2": Online, "away:1": Online} {
+	for value, want := range map[string]Status{"": Online, "2:7": Away, "3:1": Busy, "1:9": Online, "0:1": Online, "4:1": Online,
+		"-1:1": Online, "2": Online, "2:": Online, ":2": Online, "away:1": Online} {
 		if got := parseWishValue(value).status(); got != want {
 			t.Errorf("%q: got %s, want %s", value, got, want)
 		}

@@ -114,7 +114,8 @@ func (s *redisStore) open(ctx context.Context, node cluster.ID, batch []*openReq
 		if o.wish.Version > 0 {
 			cmds = append(cmds, s.wishCmd(o.user, o.wish))
 		}
-		cmds = append(cmds, openScript.Cmd([]keyspace.Key{connectionKeys.At(o.user).Key, versionKeys.At(o.user).Key}, o.conn.String(), keyTTLMillis, s.millis()))
+		cmds = append(cmds, openScript.Cmd([]keyspace.Key{connectionKeys.At(o.user).Key, versionKeys.At(o.user).Key}, o.conn.String(),
+			keyTTLMillis, s.millis()))
 	}
 	replies := s.db.DoMulti(ctx, cmds)
 	for _, o := range batch {
@@ -193,7 +194,8 @@ func (s *redisStore) sampleNodeUsers(ctx context.Context, node cluster.ID, n int
 // scanNodeUsers returns a page of the users of a node's set, and the next cursor. The first cursor is "0". The last
 // page also returns "0".
 func (s *redisStore) scanNodeUsers(ctx context.Context, node cluster.ID, cursor string) (users []accounts.ID, next string, err error) {
-	page, err := items(s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: nodeUserKeys.At(node).Key, Args: []string{cursor, "COUNT", strconv.Itoa(batchSize)}}), 2)
+	page, err := items(s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: nodeUserKeys.At(node).Key,
+		Args: []string{cursor, "COUNT", strconv.Itoa(batchSize)}}), 2)
 	if err != nil {
 		return nil, "", err
 	}
@@ -230,7 +232,8 @@ func (s *redisStore) storeWish(ctx context.Context, user accounts.ID, w Wish) (u
 
 // deleteUser deletes a user's keys.
 func (s *redisStore) deleteUser(ctx context.Context, user accounts.ID) error {
-	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: connectionKeys.At(user).Key, More: []keyspace.Key{statusKeys.At(user).Key, versionKeys.At(user).Key}}).Err
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: connectionKeys.At(user).Key,
+		More: []keyspace.Key{statusKeys.At(user).Key, versionKeys.At(user).Key}}).Err
 }
 
 // publish publishes a change to other programs that subscribe to channel:user_status in Redis.

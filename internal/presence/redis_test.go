@@ -79,7 +79,8 @@ func TestScripts_MatchTheirTwin(t *testing.T) {
 		began := time.Now()
 		w := &twin{began, map[accounts.ID][]Connection{}, map[accounts.ID]Wish{}, map[accounts.ID]int64{}}
 		s := redisStore{db, func() time.Time { return w.now }}
-		if _, err := s.storeWish(t.Context(), ids.New[accounts.User](), Wish{Online, 1}); err != nil { // loads the scripts, because a script that Redis does not have yet runs after its batch
+		if _, err := s.storeWish(t.Context(), ids.New[accounts.User](), Wish{Online, 1}); err != nil {
+			// loads the scripts, because a script that Redis does not have yet runs after its batch
 			t.Fatal(err)
 		}
 		nodes := []cluster.ID{ids.New[cluster.Node](), ids.New[cluster.Node](), ids.New[cluster.Node]()}
@@ -110,12 +111,14 @@ func TestScripts_MatchTheirTwin(t *testing.T) {
 				o := &closeRequest{user: u, prefix: prefix}
 				s.close(t.Context(), []*closeRequest{o})
 				if found, last := w.close(u, prefix); o.err != nil || o.found != found || o.last != last || o.version != w.versions[u] {
-					t.Fatalf("step %d: close: %d, %v, version %d, %v; want %d, %v, %d", step, o.found, o.last, o.version, o.err, found, last, w.versions[u])
+					t.Fatalf("step %d: close: %d, %v, version %d, %v; want %d, %v, %d", step, o.found, o.last, o.version, o.err, found, last,
+						w.versions[u])
 				}
 			case 4:
 				wish := Wish{Status(1 + r.IntN(3)), 1 + r.Int64N(20)}
 				w.wish(u, wish)
-				if k, err := s.storeWish(t.Context(), u, wish); err != nil || k.publishedOnline != (len(w.connections[u]) > 0) || k.version != w.versions[u] {
+				if k, err := s.storeWish(t.Context(), u, wish); err != nil || k.publishedOnline != (len(w.connections[u]) > 0) ||
+					k.version != w.versions[u] {
 					t.Fatalf("step %d: wish: %+v, %v", step, k, err)
 				}
 			case 5:
@@ -132,7 +135,8 @@ func TestScripts_MatchTheirTwin(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, k := range all {
-				if want := w.connections[users[i]]; !slices.Equal(k.connections, want) || k.wish != w.wishes[users[i]] || k.publishedOnline != (len(want) > 0) || k.version != w.versions[users[i]] {
+				if want := w.connections[users[i]]; !slices.Equal(k.connections, want) || k.wish != w.wishes[users[i]] ||
+					k.publishedOnline != (len(want) > 0) || k.version != w.versions[users[i]] {
 					t.Fatalf("step %d: Redis has %+v, want %v and %v", step, k, want, w.wishes[users[i]])
 				}
 			}
@@ -175,7 +179,8 @@ func TestRedisStore_MarksAndUsersOfNodes(t *testing.T) {
 		for i, u := range users {
 			s.open(ctx, a, []*openRequest{{user: u, conn: connection(a, uint64(i))}})
 		}
-		if got, err := s.sampleNodeUsers(ctx, a, 10); err != nil || len(got) != 2 || !slices.Contains(got, users[0]) || !slices.Contains(got, users[1]) {
+		if got, err := s.sampleNodeUsers(ctx, a, 10); err != nil || len(got) != 2 || !slices.Contains(got, users[0]) ||
+			!slices.Contains(got, users[1]) {
 			t.Errorf("users of the node: %v, %v", got, err)
 		}
 		if got, err := s.sampleNodeUsers(ctx, a, 1); err != nil || len(got) != 1 {
@@ -208,7 +213,8 @@ func TestRead_SendsOneCommandForAllUsers(t *testing.T) {
 		t.Fatalf("got %d, %v", len(got), err)
 	}
 	lines, err := server.Do("INFO", "commandstats")
-	if text := strings.Join(lines, ""); err != nil || !strings.Contains(text, "cmdstat_mget:calls=1,") || strings.Contains(text, "cmdstat_get:") {
+	if text := strings.Join(lines, ""); err != nil || !strings.Contains(text, "cmdstat_mget:calls=1,") ||
+		strings.Contains(text, "cmdstat_get:") {
 		t.Errorf("commands to Redis: %s, %v", text, err)
 	}
 }

@@ -85,7 +85,8 @@ type Service struct {
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, db: cfg.DB, redis: redisStore{cfg.Redis, cfg.DB.Now}, log: cfg.Log,
 		local: newLocalConnections(), changes: newChangeQueue(),
-		pendingLastSeen: map[accounts.ID]time.Time{}, pendingWishes: map[accounts.ID]struct{}{}, partialReaders: map[accounts.ID]struct{}{}, missingSince: map[cluster.ID]time.Time{}}
+		pendingLastSeen: map[accounts.ID]time.Time{}, pendingWishes: map[accounts.ID]struct{}{}, partialReaders: map[accounts.ID]struct{}{},
+		missingSince: map[cluster.ID]time.Time{}}
 	s.metrics = newMetrics(cfg.Metrics, s)
 	cfg.Bus.Nodes().Handle("presence", bus.Handler{Lost: func() {
 		s.lossSuspected.Store(true)
@@ -100,7 +101,8 @@ func New(cfg Config) *Service {
 // for more than [MaxUsers] users.
 //
 // The presence costs two commands to Redis. Get reads the viewer's friends and the users' settings at the same time.
-func (s *Service) Get(ctx context.Context, viewer accounts.ID, users []accounts.ID, withLastSeen bool) (_ []UserStatus, partial bool, err error) {
+func (s *Service) Get(ctx context.Context, viewer accounts.ID, users []accounts.ID,
+	withLastSeen bool) (_ []UserStatus, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Get")
 	if len(users) > MaxUsers {
 		return nil, false, ErrTooMany
@@ -210,7 +212,9 @@ func (st userState) status(alive func(cluster.ID) bool) Status {
 // readUsers returns the data of users in Redis, and a function that reports whether a node is live. The result is
 // partial if connections to a live node may be missing. It always has the connections to this node. While Redis is
 // unavailable, it has no others.
-func (s *Service) readUsers(ctx context.Context, users []accounts.ID) (all []userState, alive func(cluster.ID) bool, partial bool, err error) {
+func (s *Service) readUsers(ctx context.Context, users []accounts.ID) (
+	all []userState, alive func(cluster.ID) bool, partial bool, err error,
+) {
 	isSelf := func(n cluster.ID) bool { return n == s.cfg.Node }
 	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

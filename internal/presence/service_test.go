@@ -87,7 +87,9 @@ func TestStatusChannel_GetsEachVisibleChangeOnce(t *testing.T) {
 				if err := json.Unmarshal(e.Data, &p); err != nil || p.Version == 0 {
 					t.Errorf("got %s, %v", e.Data, err)
 				}
-				got = append(got, fmt.Sprintf("%d %s %s", slices.IndexFunc(w.users, func(u accounts.ID) bool { return u.String() == e.User }), p.User, p.Status))
+				got = append(got, fmt.Sprintf("%d %s %s", slices.IndexFunc(w.users, func(u accounts.ID) bool {
+					return u.String() == e.User
+				}), p.User, p.Status))
 			}})
 		})
 		defer running.Wait()

@@ -41,8 +41,9 @@ func selectRows(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[
 }
 
 var (
-	columns        = []string{"user_id", "wish", "version", "seen"}
-	wishUpsert     = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"wish", "version = version + {new.version}"}}
+	columns    = []string{"user_id", "wish", "version", "seen"}
+	wishUpsert = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1],
+		Set: []string{"wish", "version = version + {new.version}"}}
 	lastSeenUpsert = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"seen = {greatest}(seen, {new.seen})"}}
 )
 

@@ -84,7 +84,8 @@ func (n *node) waiting(t *testing.T) (wait, dead []queue.Entry) {
 
 func TestQueue_RefusedDropBecomesADeadLetter(t *testing.T) {
 	n, key := newNode(t, "embedded"), oneThing
-	if err := redis.NewScript("return redis.call('RPUSH', KEYS[1], 'not a value')").Run(t.Context(), n.redis, []keyspace.Key{key}).Err; err != nil {
+	if err := redis.NewScript("return redis.call('RPUSH', KEYS[1], 'not a value')").Run(t.Context(), n.redis,
+		[]keyspace.Key{key}).Err; err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -228,7 +229,8 @@ func TestQueue_AnotherNodeDoesTheDrops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.db.ExecContext(t.Context(), "UPDATE outbox SET claim = 'the other', due = ?", time.Now().Add(time.Hour).UnixMilli()); err != nil {
+	if _, err := n.db.ExecContext(t.Context(), "UPDATE outbox SET claim = 'the other', due = ?",
+		time.Now().Add(time.Hour).UnixMilli()); err != nil {
 		t.Fatal(err)
 	}
 	look := func(away error) (done []string) {

@@ -317,33 +317,34 @@ func batches(t *testing.T, s queue.Store) {
 	var sizes []int
 	succeeded := map[int]int{} // message → successful attempt
 	running := 0
-	stop := consume(t, s, quick(), nil, queue.Batch{Topics: []string{topic(t)}, Size: 10, Handle: func(_ context.Context, ds []queue.Delivery) []error {
-		mu.Lock()
-		defer mu.Unlock()
-		if running++; running > 1 {
-			t.Error("two batches at once")
-		}
-		defer func() { running-- }()
-		sizes = append(sizes, len(ds))
-		switch len(sizes) {
-		case 1:
-			panic("bang")
-		case 2:
-			return []error{nil} // too few
-		}
-		answers := make([]error, len(ds))
-		for i, d := range ds {
-			if n := int(d.Payload[0]); n%5 == 0 && d.Attempt < 3 {
-				answers[i] = errors.New("not yet")
-			} else {
-				succeeded[n] = d.Attempt
+	stop := consume(t, s, quick(), nil, queue.Batch{Topics: []string{topic(t)}, Size: 10,
+		Handle: func(_ context.Context, ds []queue.Delivery) []error {
+			mu.Lock()
+			defer mu.Unlock()
+			if running++; running > 1 {
+				t.Error("two batches at once")
 			}
-		}
-		if !slices.ContainsFunc(answers, func(err error) bool { return err != nil }) {
-			return nil // short for all
-		}
-		return answers
-	}})
+			defer func() { running-- }()
+			sizes = append(sizes, len(ds))
+			switch len(sizes) {
+			case 1:
+				panic("bang")
+			case 2:
+				return []error{nil} // too few
+			}
+			answers := make([]error, len(ds))
+			for i, d := range ds {
+				if n := int(d.Payload[0]); n%5 == 0 && d.Attempt < 3 {
+					answers[i] = errors.New("not yet")
+				} else {
+					succeeded[n] = d.Attempt
+				}
+			}
+			if !slices.ContainsFunc(answers, func(err error) bool { return err != nil }) {
+				return nil // short for all
+			}
+			return answers
+		}})
 	eventually.True(t, "all handled", func() bool { return left(t, s, topic(t)) == [2]int{} })
 	stop()
 	if slices.Max(sizes) != 10 || len(succeeded) != 25 {
@@ -365,21 +366,22 @@ func untried(t *testing.T, s queue.Store) {
 	publish(t, s, ms...)
 	var mu sync.Mutex
 	var got []byte
-	stop := consume(t, s, quick(), nil, queue.Batch{Topics: []string{topic(t)}, Size: 10, Handle: func(_ context.Context, ds []queue.Delivery) []error {
-		mu.Lock()
-		defer mu.Unlock()
-		answers := make([]error, len(ds))
-		for i, d := range ds {
-			if i >= 3 {
-				answers[i] = queue.ErrUntried
-				continue
+	stop := consume(t, s, quick(), nil, queue.Batch{Topics: []string{topic(t)}, Size: 10,
+		Handle: func(_ context.Context, ds []queue.Delivery) []error {
+			mu.Lock()
+			defer mu.Unlock()
+			answers := make([]error, len(ds))
+			for i, d := range ds {
+				if i >= 3 {
+					answers[i] = queue.ErrUntried
+					continue
+				}
+				if got = append(got, d.Payload[0]); d.Attempt != 1 {
+					t.Errorf("message %d is handled in attempt %d, want 1", d.Payload[0], d.Attempt)
+				}
 			}
-			if got = append(got, d.Payload[0]); d.Attempt != 1 {
-				t.Errorf("message %d is handled in attempt %d, want 1", d.Payload[0], d.Attempt)
-			}
-		}
-		return answers
-	}})
+			return answers
+		}})
 	eventually.True(t, "all handled", func() bool { return left(t, s, topic(t)) == [2]int{} })
 	stop()
 	if s.Name() != "sql" { // a stream has no order

@@ -360,12 +360,14 @@ func hasFailed(err error) bool { return err != nil && !errors.Is(err, ErrUntried
 // dependencyUnavailable reports whether a dependency of the handler is unavailable: the handler returned ErrNotNow, or SQL or Redis is
 // unavailable.
 func dependencyUnavailable(err error) bool {
-	return errors.Is(err, ErrNotNow) || errs.KindOf(err) == errs.Unavailable || errors.Is(err, redis.ErrUnavailable) || sqldb.IsUnavailable(err)
+	return errors.Is(err, ErrNotNow) || errs.KindOf(err) == errs.Unavailable || errors.Is(err, redis.ErrUnavailable) ||
+		sqldb.IsUnavailable(err)
 }
 
 func (l *lane) logFailure(ctx context.Context, o outcome, err error, failed int) {
 	l.cfg.Log.LogAttrs(ctx, slog.LevelError, "queue: message failed", slog.String("queue", l.store.Name()), slog.String("topic", o.Topic),
-		slog.String("id", o.ID), slog.Int("attempt", o.Attempt), slog.String("outcome", o.kind), slog.Int("messages", failed), slog.Any("err", err))
+		slog.String("id", o.ID), slog.Int("attempt", o.Attempt), slog.String("outcome", o.kind), slog.Int("messages", failed),
+		slog.Any("err", err))
 }
 
 // Relay moves messages from one store to another: from the outbox in SQL to the queue that the consumers read. While

@@ -15,7 +15,8 @@ var (
 		keyspace.Forever("an operator replays or drops them"),
 		keyspace.Doc{Purpose: "a topic's dead letters", MaxBytes: 1 << 28, Together: "topic"})
 
-	noteKeys = keyspace.Def1[keyspace.Text](Keys, "queue:{{topic}}:notes", keyspace.HashOf("entry → tries that do not count, and the last error"),
+	noteKeys = keyspace.Def1[keyspace.Text](Keys, "queue:{{topic}}:notes",
+		keyspace.HashOf("entry → tries that do not count, and the last error"),
 		keyspace.Forever("a field goes with its entry"),
 		keyspace.Doc{Purpose: "what happened to messages that wait for another try", MaxBytes: 1 << 26, Together: "topic"})
 

@@ -97,8 +97,9 @@ func TestConsumer_AnotherNodeHandlesMessagesAfterAKill(t *testing.T) {
 			_ = cmd.Wait() // killed
 
 			got := make(chan queue.Delivery, 1)
-			stop := consume(t, e.store, queue.Config{Poll: 20 * time.Millisecond, Claim: time.Second, Backoff: time.Millisecond}, map[string]queue.Handler{
-				"t": func(_ context.Context, d queue.Delivery) error { got <- d; return nil }})
+			stop := consume(t, e.store, queue.Config{Poll: 20 * time.Millisecond, Claim: time.Second, Backoff: time.Millisecond},
+				map[string]queue.Handler{
+					"t": func(_ context.Context, d queue.Delivery) error { got <- d; return nil }})
 			d := <-got
 			if early := time.Now().Before(began.Add(time.Second)); early || d.Attempt != 2 || string(d.Payload) != "p" {
 				t.Errorf("took over %+v (before the claim had lapsed: %v), want the second attempt after a second", d, early)
@@ -121,7 +122,8 @@ func TestRedis_WithAppendLogSurvivesAKill(t *testing.T) {
 	var mu sync.Mutex
 	handled := map[string]bool{}
 	log := &logtest.Buffer{}
-	cfg := queue.Config{Poll: 10 * time.Millisecond, Backoff: time.Millisecond, Claim: 2 * time.Second, Log: slog.New(slog.NewTextHandler(log, nil))}
+	cfg := queue.Config{Poll: 10 * time.Millisecond, Backoff: time.Millisecond, Claim: 2 * time.Second,
+		Log: slog.New(slog.NewTextHandler(log, nil))}
 	stop := consume(t, s, cfg, map[string]queue.Handler{"t": func(_ context.Context, d queue.Delivery) error {
 		mu.Lock()
 		defer mu.Unlock()

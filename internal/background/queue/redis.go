@@ -160,7 +160,8 @@ func (r *Redis) listen(kick func()) func(ctx context.Context) {
 	}
 }
 
-func (r *Redis) claim(ctx context.Context, topics []string, n int, life, poll, _, _ time.Duration) (got []Delivery, pause time.Duration, err error) {
+func (r *Redis) claim(ctx context.Context, topics []string, n int,
+	life, poll, _, _ time.Duration) (got []Delivery, pause time.Duration, err error) {
 	pause = poll
 	r.mu.Lock()
 	r.life = life
@@ -189,7 +190,8 @@ func (r *Redis) claimTopic(ctx context.Context, topic string, n int, life time.D
 	r.mu.Lock()
 	cursor := cmp.Or(r.cursors[topic], atEnd)
 	r.mu.Unlock()
-	items, err := r.do(ctx, claimScript.Cmd([]keyspace.Key{stream(topic), notes(topic)}, group, working, millis(life), strconv.Itoa(n), cursor))[0].Items()
+	items, err := r.do(ctx, claimScript.Cmd([]keyspace.Key{stream(topic), notes(topic)}, group, working, millis(life), strconv.Itoa(n),
+		cursor))[0].Items()
 	if err != nil {
 		return nil, false, err
 	}
@@ -319,7 +321,8 @@ func (r *Redis) page(ctx context.Context, topic string, dead bool, start, end st
 		}
 		ids[i] = it.List[0].Str
 		f := fields(it.List[1])
-		e := Entry{ID: topic + "/" + mark + ids[i], Topic: topic, Key: f["key"], State: Waiting, Created: published(ids[i]), Payload: []byte(f["payload"])}
+		e := Entry{ID: topic + "/" + mark + ids[i], Topic: topic, Key: f["key"], State: Waiting, Created: published(ids[i]),
+			Payload: []byte(f["payload"])}
 		e.Due = e.Created
 		if dead {
 			e.State, e.Created, e.Error = Dead, published(f["was"]), f["error"]

@@ -79,7 +79,8 @@ func (s *SQL) listen(kick func()) func(ctx context.Context) {
 //
 // A tried message whose due time is later than the longest wait is due now, because the clock of the node that tried it
 // was ahead. With a bound the same holds for untried messages.
-func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll, longest, bound time.Duration) (got []Delivery, pause time.Duration, err error) {
+func (s *SQL) claim(ctx context.Context, topics []string, n int,
+	life, poll, longest, bound time.Duration) (got []Delivery, pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
 	now := s.db.Now()
@@ -140,7 +141,8 @@ const (
 func nextOf(topics []string, n int, bounded string) (query string, args []any) {
 	parts := make([]string, len(topics))
 	for i, topic := range topics {
-		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT id, due, "+bounded+" AS bounded FROM outbox WHERE topic = ? AND dead = 0 ORDER BY due, id LIMIT ?) t%d", i)
+		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT id, due, "+bounded+
+			" AS bounded FROM outbox WHERE topic = ? AND dead = 0 ORDER BY due, id LIMIT ?) t%d", i)
 		args = append(args, topic, n)
 	}
 	return strings.Join(parts, " UNION ALL ") + " ORDER BY due, id LIMIT ?", append(args, n)
@@ -164,7 +166,8 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 			case "retry":
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, claim = '' WHERE id = ? AND claim = ?", due, o.err, id, o.claim)
 			case "released": // back in its old place, with the error of the last real try
-				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = created, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?", id, o.claim)
+				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = created, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?", id,
+					o.claim)
 			default: // the try did not count
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?",
 					due, o.err, id, o.claim)
@@ -296,7 +299,8 @@ func (s *SQL) Drop(ctx context.Context, ids ...string) (int, error) {
 	})
 }
 
-func (s *SQL) change(ctx context.Context, what string, ids []string, do func(context.Context, *sqldb.Tx, []int64) (sql.Result, error)) (n int, err error) {
+func (s *SQL) change(ctx context.Context, what string, ids []string,
+	do func(context.Context, *sqldb.Tx, []int64) (sql.Result, error)) (n int, err error) {
 	for part := range slices.Chunk(numbers(ids), MaxList) {
 		err := s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			res, err := do(ctx, tx, part)

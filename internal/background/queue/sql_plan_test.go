@@ -70,7 +70,8 @@ func TestStats_CountsEachTopicSeparately(t *testing.T) {
 				t.Errorf("the oldest waits for %s, want ten minutes", age)
 			}
 			stats[1].Age, stats[2].Age = 0, 0
-			if want := []Stat{{Topic: "dead", Dead: 3}, {Topic: "many", Depth: 3, InFlight: 3}, {Topic: "one", Depth: 1}}; fmt.Sprint(stats) != fmt.Sprint(want) {
+			if want := []Stat{{Topic: "dead", Dead: 3}, {Topic: "many", Depth: 3, InFlight: 3},
+				{Topic: "one", Depth: 1}}; fmt.Sprint(stats) != fmt.Sprint(want) {
 				t.Errorf("%+v, want %+v", stats, want)
 			}
 		})

@@ -200,7 +200,8 @@ func TestSQL_WaitingAndDone(t *testing.T) {
 	onEngines(t, func(t *testing.T, _ sqldbtest.Engine, db *sqldb.DB) {
 		s := queue.NewSQL(db)
 		topic, later := "drop", db.Now().Add(time.Hour)
-		enqueue(t, db, sqldb.Message{Topic: topic, Key: "a", Payload: []byte("one")}, sqldb.Message{Topic: topic, Key: "b", Payload: []byte("x'\x00"), Due: later},
+		enqueue(t, db, sqldb.Message{Topic: topic, Key: "a", Payload: []byte("one")},
+			sqldb.Message{Topic: topic, Key: "b", Payload: []byte("x'\x00"), Due: later},
 			sqldb.Message{Topic: "other", Payload: []byte("one")})
 		if _, err := db.ExecContext(t.Context(), "UPDATE outbox SET claim = 'somebody' WHERE msg_key = 'a'"); err != nil {
 			t.Fatal(err)

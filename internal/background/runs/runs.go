@@ -133,14 +133,17 @@ func (r *Run[O, S]) row() (row, error) {
 	summary, err2 := json.Marshal(r.Summary)
 	resume, err3 := json.Marshal(r.Resume)
 	return row{ID: r.ID, Kind: string(r.Kind), Options: string(options), State: string(r.State), Done: r.Done, Total: r.Total,
-		Created: sqldb.MillisOrZero(r.Created), Started: sqldb.MillisOrZero(r.Started), Ended: sqldb.MillisOrZero(r.Ended), Node: r.Node, Error: Shorten(r.Error, 500),
+		Created: sqldb.MillisOrZero(r.Created), Started: sqldb.MillisOrZero(r.Started), Ended: sqldb.MillisOrZero(r.Ended), Node: r.Node,
+		Error:   Shorten(r.Error, 500),
 		Summary: string(summary), Resume: string(resume), Rev: r.rev}, errors.Join(err1, err2, err3)
 }
 
 func runOf[O, S any](row row) (Run[O, S], error) {
 	r := Run[O, S]{ID: row.ID, Kind: Kind(row.Kind), State: State(row.State), Done: row.Done, Total: row.Total,
-		Created: sqldb.TimeOrZero(row.Created), Started: sqldb.TimeOrZero(row.Started), Ended: sqldb.TimeOrZero(row.Ended), Node: row.Node, Error: row.Error, rev: row.Rev}
-	return r, errors.Join(json.Unmarshal([]byte(row.Options), &r.Options), json.Unmarshal([]byte(row.Summary), &r.Summary), json.Unmarshal([]byte(row.Resume), &r.Resume))
+		Created: sqldb.TimeOrZero(row.Created), Started: sqldb.TimeOrZero(row.Started), Ended: sqldb.TimeOrZero(row.Ended), Node: row.Node,
+		Error: row.Error, rev: row.Rev}
+	return r, errors.Join(json.Unmarshal([]byte(row.Options), &r.Options), json.Unmarshal([]byte(row.Summary), &r.Summary),
+		json.Unmarshal([]byte(row.Resume), &r.Resume))
 }
 
 // Shorten cuts text to n characters, as many as a column of a repair takes.

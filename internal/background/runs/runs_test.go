@@ -31,7 +31,8 @@ type office struct {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), ready: true}
-	store := NewStore[options, summary](sqldbtest.SQLite(t), Tables{Runs: "checkin_runs", Repairs: "checkin_repairs", Away: errors.New("sql: unavailable")})
+	store := NewStore[options, summary](sqldbtest.SQLite(t),
+		Tables{Runs: "checkin_runs", Repairs: "checkin_repairs", Away: errors.New("sql: unavailable")})
 	o.Worker = NewWorker(Config[options, summary]{
 		Store: store, Node: "here", Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return o.now },
 		Kinds: map[Kind]Work[options, summary]{

@@ -46,7 +46,9 @@ func (s *Store[O, S]) request(ctx context.Context, kind Kind, o O, now time.Time
 		return nil, err
 	}
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		res, err := tx.ExecContext(ctx, "INSERT INTO "+s.t.Runs+" (kind, options, state, done, total, created, started, ended, node, error, summary, resume_at, rev) VALUES (?, ?, ?, 0, 0, ?, 0, 0, '', '', '{}', '{}', 0)",
+		res, err := tx.ExecContext(ctx, "INSERT INTO "+s.t.Runs+
+			" (kind, options, state, done, total, created, started, ended, node, error, summary, resume_at, rev) VALUES (?, ?, ?, 0, 0, ?, 0, 0, "+
+			"'', '', '{}', '{}', 0)",
 			row.Kind, row.Options, row.State, row.Created)
 		if err != nil {
 			return err
@@ -88,7 +90,8 @@ func (s *Store[O, S]) Run(ctx context.Context, id int64) (*Run[O, S], error) {
 
 // Next returns the next run of the kinds to work on, or nil. Runs that have begun precede waiting ones.
 func (s *Store[O, S]) Next(ctx context.Context, kinds ...Kind) (*Run[O, S], error) {
-	found, err := s.find(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", Running, Waiting, bun.List(kinds), Running)
+	found, err := s.find(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", Running, Waiting,
+		bun.List(kinds), Running)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -121,7 +124,8 @@ func (s *Store[O, S]) LastDone(ctx context.Context, kind Kind, wanted func(*Run[
 func (s *Store[O, S]) lastRequested(ctx context.Context, kind Kind, failed time.Time) (at time.Time, err error) {
 	defer errs.Wrap(&err, "runs.lastRequested %s", kind)
 	var ms int64
-	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM "+s.t.Runs+" WHERE kind = ? AND options = '{}' AND (state <> ? OR created >= ?)", kind, Failed, failed.UnixMilli()).Scan(ctx, &ms)
+	err = s.db.NewRaw("SELECT COALESCE(MAX(created), 0) FROM "+s.t.Runs+" WHERE kind = ? AND options = '{}' AND (state <> ? OR created >= ?)",
+		kind, Failed, failed.UnixMilli()).Scan(ctx, &ms)
 	return time.UnixMilli(ms), s.asKind(err)
 }
 
@@ -134,7 +138,9 @@ func (s *Store[O, S]) Save(ctx context.Context, r *Run[O, S], found ...Repair) (
 		return err
 	}
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		n, err := sqldb.Affected(tx.ExecContext(ctx, "UPDATE "+s.t.Runs+" SET state = ?, done = ?, total = ?, started = ?, ended = ?, node = ?, error = ?, summary = ?, resume_at = ?, rev = rev + 1 WHERE id = ? AND rev = ?",
+		n, err := sqldb.Affected(tx.ExecContext(ctx, "UPDATE "+s.t.Runs+
+			" SET state = ?, done = ?, total = ?, started = ?, ended = ?, node = ?, error = ?, summary = ?, resume_at = ?, rev = rev + 1 WHERE "+
+			"id = ? AND rev = ?",
 			row.State, row.Done, row.Total, row.Started, row.Ended, row.Node, row.Error, row.Summary, row.Resume, row.ID, row.Rev))
 		if err != nil || n == 0 {
 			return cmp.Or(err, ErrOvertaken)
@@ -144,7 +150,8 @@ func (s *Store[O, S]) Save(ctx context.Context, r *Run[O, S], found ...Repair) (
 			for _, f := range chunk {
 				args = append(args, f.At.UnixMilli(), r.ID, Shorten(f.User, 64), f.What, Shorten(f.Was, 500), Shorten(f.Becomes, 500), f.Repaired)
 			}
-			if _, err := tx.ExecContext(ctx, "INSERT INTO "+s.t.Repairs+" (at, run, member, what, was, becomes, repaired) VALUES "+sqldb.Tuples(7, len(chunk)), args...); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO "+s.t.Repairs+" (at, run, member, what, was, becomes, repaired) VALUES "+
+				sqldb.Tuples(7, len(chunk)), args...); err != nil {
 				return err
 			}
 		}
@@ -191,7 +198,8 @@ func (s *Store[O, S]) CountNamed(ctx context.Context, run int64, users []string)
 	for i, u := range users {
 		names[i] = Shorten(u, 64)
 	}
-	err = s.db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT member) FROM "+s.t.Repairs+" WHERE run = ? AND member IN (?)", run, bun.List(names)).Scan(&n)
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT member) FROM "+s.t.Repairs+" WHERE run = ? AND member IN (?)", run,
+		bun.List(names)).Scan(&n)
 	return n, s.asKind(err)
 }
 
@@ -216,10 +224,12 @@ func (s *Store[O, S]) deleteOld(ctx context.Context, before time.Time) (err erro
 func Prune(ctx context.Context, db *sqldb.DB, table, key, where string, args ...any) error {
 	for range 50 {
 		var found []string
-		if err := db.NewRaw("SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT 1000", args...).Scan(ctx, &found); err != nil || len(found) == 0 {
+		if err := db.NewRaw("SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT 1000", args...).Scan(ctx, &found); err != nil ||
+			len(found) == 0 {
 			return err
 		}
-		if _, err := db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (?) AND "+where, append([]any{bun.List(found)}, args...)...); err != nil {
+		if _, err := db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (?) AND "+where,
+			append([]any{bun.List(found)}, args...)...); err != nil {
 			return err
 		}
 	}

@@ -58,6 +58,7 @@ func (o *outage) succeeded(job string, now time.Time) (lasted time.Duration, sil
 // run the job, because the job then no longer fails here.
 func (s *schedule) recovered(now time.Time) {
 	if lasted, silent, over := s.outage.succeeded(s.job.Name, now); over {
-		s.cfg.Log.Info("worker: jobs no longer fail", slog.String("job", s.job.Name), slog.Duration("lasted", lasted), slog.Int("failures_not_logged", silent))
+		s.cfg.Log.Info("worker: jobs no longer fail", slog.String("job", s.job.Name), slog.Duration("lasted", lasted),
+			slog.Int("failures_not_logged", silent))
 	}
 }

@@ -298,7 +298,9 @@ func TestSingleton_MovesToTheNextNode(t *testing.T) {
 // failure.
 func TestMetrics_FailuresStartAtZero(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	_, err := worker.NewPool(worker.PoolConfig{Metrics: registry}, worker.Job{Name: "j", Every: time.Minute, Run: func(context.Context) error { return nil }})
+	_, err := worker.NewPool(worker.PoolConfig{Metrics: registry}, worker.Job{Name: "j", Every: time.Minute, Run: func(context.Context) error {
+		return nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

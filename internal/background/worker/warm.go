@@ -9,7 +9,8 @@ import (
 // Warm reads up to n items, such as "rooms", into the caches of this process after wait has returned, and logs its
 // progress. It is optional, because caches load missing items on demand. n may be 0. read returns the number of items
 // that exist.
-func Warm(ctx context.Context, log *slog.Logger, things string, wait func(context.Context) error, n int, read func(ctx context.Context, n int, progress func(done, total int)) (int, error)) {
+func Warm(ctx context.Context, log *slog.Logger, things string, wait func(context.Context) error, n int,
+	read func(ctx context.Context, n int, progress func(done, total int)) (int, error)) {
 	if n == 0 {
 		return
 	}
@@ -28,6 +29,7 @@ func Warm(ctx context.Context, log *slog.Logger, things string, wait func(contex
 	case err != nil:
 		log.LogAttrs(ctx, slog.LevelWarn, "caches: warm-up failed", slog.String("with", things), slog.Any("err", err))
 	case n > 0:
-		log.LogAttrs(ctx, slog.LevelInfo, "caches: warmed up", slog.String("with", things), slog.Int("n", n), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
+		log.LogAttrs(ctx, slog.LevelInfo, "caches: warmed up", slog.String("with", things), slog.Int("n", n),
+			slog.Duration("took", time.Since(began).Round(time.Millisecond)))
 	}
 }

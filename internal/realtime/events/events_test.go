@@ -209,13 +209,15 @@ func TestHistory_ReturnsMissedEventsOrAnotherEpoch(t *testing.T) {
 		time.Sleep(resumeTTL - time.Second)
 		again := b.ear(t, "ann")
 		kept, at, err := b.History(t.Context(), "ann", 1, 10)
-		if err != nil || len(kept) != 2 || string(kept[0].Data) != "2" || kept[1].Offset != 3 || at != again.begin || at.Epoch != first.begin.Epoch || at.Offset != 3 {
+		if err != nil || len(kept) != 2 || string(kept[0].Data) != "2" || kept[1].Offset != 3 || at != again.begin ||
+			at.Epoch != first.begin.Epoch || at.Offset != 3 {
 			t.Errorf("got %v at %v, listening from %v: %v", kept, at, again.begin, err)
 		}
 		again.leave()
 		nodes, meta, _ := keysOf("ann")
 		for _, key := range []keyspace.Key{nodes, meta} {
-			if left, err := b.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: key}).Int(); left <= 0 || left > resumeTTL.Milliseconds() || err != nil {
+			if left, err := b.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: key}).Int(); left <= 0 || left > resumeTTL.Milliseconds() ||
+				err != nil {
 				t.Errorf("%s lives for %d ms after the last listener: %v", key, left, err)
 			}
 		}
@@ -389,7 +391,8 @@ func TestReceive_UnreadableGapNotifiesListeners(t *testing.T) {
 			}
 		}
 		s := b.Stats()
-		want := map[string]float64{"stoa_events_channels": 1, "stoa_events_lost_total": float64(s.Lost), "stoa_events_sent_total": float64(s.Sent + s.Local),
+		want := map[string]float64{"stoa_events_channels": 1, "stoa_events_lost_total": float64(s.Lost),
+			"stoa_events_sent_total":      float64(s.Sent + s.Local),
 			"stoa_events_caught_up_total": float64(s.CaughtUp), "stoa_events_unsent_total": float64(s.Unsent)}
 		if !maps.Equal(shown, want) || s.Lost == 0 {
 			t.Errorf("the metrics show %v, want %v", shown, want)
@@ -423,7 +426,9 @@ func TestPublish_WithoutRedisStaysLocalThenNotifies(t *testing.T) {
 		there.wants(t)
 		wire.Heal()
 		there.wants(t, "lost")
-		eventually.True(t, "the disconnected node notifies its listeners", func() bool { return slices.Contains(here.all(), "lost") && slices.Contains(late.all(), "lost") })
+		eventually.True(t, "the disconnected node notifies its listeners", func() bool {
+			return slices.Contains(here.all(), "lost") && slices.Contains(late.all(), "lost")
+		})
 		b.Publish([]Event{tick("ann", 3), tick("bob", 4)})
 		there.wants(t, "lost", "3")
 		eventually.True(t, "the node gets events again", func() bool { return slices.Contains(late.all(), "4") })
@@ -665,7 +670,8 @@ func TestReceive_MalformedMessageStopsNoOther(t *testing.T) {
 			return fmt.Sprintf(`{"c":%q,"e":%q,"o":1,"v":%s}`, channel, ann.begin.Epoch, event)
 		}
 		for _, message := range []string{
-			"no JSON", "[" + item("ann", `"no event"`) + "]", "[" + item("ann", `{"user":7}`) + "," + item("nobody", `{}`) + "," + item("ann", string(e.appendJSON(nil))) + "]",
+			"no JSON", "[" + item("ann", `"no event"`) + "]", "[" + item("ann", `{"user":7}`) + "," + item("nobody", `{}`) + "," +
+				item("ann", string(e.appendJSON(nil))) + "]",
 		} {
 			b.deliverMessage(t.Context(), message)
 		}
@@ -677,11 +683,13 @@ func TestReceive_MalformedMessageStopsNoOther(t *testing.T) {
 }
 
 func TestPosition_RefusesMalformedReplies(t *testing.T) {
-	text, number, none := keyspace.Reply{Kind: keyspace.TextReply, Str: "x"}, keyspace.Reply{Kind: keyspace.IntReply}, keyspace.Reply{Kind: keyspace.ListReply}
+	text, number, none := keyspace.Reply{Kind: keyspace.TextReply, Str: "x"}, keyspace.Reply{Kind: keyspace.IntReply},
+		keyspace.Reply{Kind: keyspace.ListReply}
 	list := func(items ...keyspace.Reply) keyspace.Reply {
 		return keyspace.Reply{Kind: keyspace.ListReply, List: items}
 	}
-	for _, answer := range []keyspace.Reply{text, none, list(text), list(none, text), list(text, text), list(none, text, number), list(text, text, text), list(text, text, number, number)} {
+	for _, answer := range []keyspace.Reply{text, none, list(text), list(none, text), list(text, text), list(none, text, number),
+		list(text, text, text), list(text, text, number, number)} {
 		b := NewBus(redistest.Answering(t, answer), "b", slog.New(slog.DiscardHandler))
 		if _, at, err := b.History(t.Context(), "ann", 0, 1); err == nil {
 			t.Errorf("History of %+v: %+v", answer, at)
@@ -856,7 +864,8 @@ func TestEncode_LogsDataWithoutJSON(t *testing.T) {
 }
 
 func TestAppendWire_WritesThreeDigits(t *testing.T) {
-	for ms, at := range map[int64]string{946684800000: "2000-01-01T00:00:00.000Z", 946684800100: "2000-01-01T00:00:00.100Z", 946684800123: "2000-01-01T00:00:00.123Z"} {
+	for ms, at := range map[int64]string{946684800000: "2000-01-01T00:00:00.000Z", 946684800100: "2000-01-01T00:00:00.100Z",
+		946684800123: "2000-01-01T00:00:00.123Z"} {
 		e := Event{ID: "1", Type: "x", Time: ms, Data: []byte(`{"n":1}`)}
 		if got, want := string(e.AppendWire(nil)), `{"id":"1","type":"x","time":"`+at+`","data":{"n":1}}`; got != want {
 			t.Errorf("got %s, want %s", got, want)

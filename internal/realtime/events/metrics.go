@@ -3,11 +3,17 @@ package events
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	channelsDesc = prometheus.NewDesc("stoa_events_channels", "Channels with listeners on this node, such as those of connected users.", nil, nil)
-	sentDesc     = prometheus.NewDesc("stoa_events_sent_total", "Events published by this node, by reach: redis (all nodes), or here (only this node's listeners, because Redis did not reply).", []string{"to"}, nil)
-	caughtDesc   = prometheus.NewDesc("stoa_events_caught_up_total", "Events read from a channel's stream, because their message was late or lost.", nil, nil)
-	lostDesc     = prometheus.NewDesc("stoa_events_lost_total", "Times that a channel's listeners were notified of possibly missed events, so that they load the current state.", nil, nil)
-	unsentDesc   = prometheus.NewDesc("stoa_events_unsent_total", "Channels that began a new epoch because an event could not be sent; their listeners are notified.", nil, nil)
+	channelsDesc = prometheus.NewDesc("stoa_events_channels", "Channels with listeners on this node, such as those of connected users.", nil,
+		nil)
+	sentDesc = prometheus.NewDesc("stoa_events_sent_total",
+		"Events published by this node, by reach: redis (all nodes), or here (only this node's listeners, because Redis did not reply).",
+		[]string{"to"}, nil)
+	caughtDesc = prometheus.NewDesc("stoa_events_caught_up_total",
+		"Events read from a channel's stream, because their message was late or lost.", nil, nil)
+	lostDesc = prometheus.NewDesc("stoa_events_lost_total",
+		"Times that a channel's listeners were notified of possibly missed events, so that they load the current state.", nil, nil)
+	unsentDesc = prometheus.NewDesc("stoa_events_unsent_total",
+		"Channels that began a new epoch because an event could not be sent; their listeners are notified.", nil, nil)
 )
 
 type collector struct{ b *Bus }

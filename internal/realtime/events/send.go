@@ -135,7 +135,8 @@ func (b *Bus) findSilent(ctx context.Context, batch []Event) (map[string]bool, e
 		}
 	}
 	slices.Sort(names)
-	if names = slices.Compact(names); len(names) == 0 || len(names) < probeThreshold && b.db.Mode() != "embedded" { // embedded scripts are slow
+	if names = slices.Compact(names); len(names) == 0 || len(names) < probeThreshold && b.db.Mode() != "embedded" {
+		// embedded scripts are slow
 		return nil, nil
 	}
 	return b.silentChannels(ctx, names)
@@ -163,7 +164,8 @@ func publishCmd(e *Event) keyspace.Cmd {
 	if e.Fleeting {
 		length = 0
 	}
-	return publishScript.Cmd([]keyspace.Key{nodes, meta, stream}, string(e.appendJSON(nil)), strconv.Itoa(length), millis(resumeTTL), newEpoch(), millis(listenTTL))
+	return publishScript.Cmd([]keyspace.Key{nodes, meta, stream}, string(e.appendJSON(nil)), strconv.Itoa(length), millis(resumeTTL),
+		newEpoch(), millis(listenTTL))
 }
 
 // published parses publish.lua's reply.

@@ -42,7 +42,8 @@ func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RP
 const maxMethodLength = 64
 
 // errCall refuses data that is not an [api.SocketCall].
-var errCall = &centrifuge.Error{Code: http.StatusBadRequest, Message: "request.malformed: Send one JSON object with any of path, query, body and key."}
+var errCall = &centrifuge.Error{Code: http.StatusBadRequest,
+	Message: "request.malformed: Send one JSON object with any of path, query, body and key."}
 
 // parseCall parses the data of an RPC.
 func parseCall(method string, data []byte) (in web.Invocation, err error) {

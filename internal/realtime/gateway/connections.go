@@ -213,7 +213,8 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 
 // handshake returns the parts of the request that the library reads for a WebSocket.
 func handshake(r *http.Request) *http.Request {
-	slim := &http.Request{Method: r.Method, URL: r.URL, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor, Host: r.Host, RemoteAddr: r.RemoteAddr, Header: http.Header{}}
+	slim := &http.Request{Method: r.Method, URL: r.URL, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor, Host: r.Host,
+		RemoteAddr: r.RemoteAddr, Header: http.Header{}}
 	for name, lines := range r.Header {
 		if name == "Connection" || name == "Upgrade" || name == "Origin" || strings.HasPrefix(name, "Sec-Websocket-") {
 			slim.Header[name] = lines
@@ -517,7 +518,8 @@ func (g *Gateway) unsubscribeUser(user, channel string) {
 
 // resubscribe makes a client subscribe to a channel again.
 func (c *connection) resubscribe(channel string) {
-	go c.client.Unsubscribe(channel, centrifuge.Unsubscribe{Code: centrifuge.UnsubscribeCodeInsufficient, Reason: "insufficient state"}) // see resync
+	// see resync
+	go c.client.Unsubscribe(channel, centrifuge.Unsubscribe{Code: centrifuge.UnsubscribeCodeInsufficient, Reason: "insufficient state"})
 }
 
 // lost makes a user's clients reconnect, and the subscribers of a channel subscribe again. They then load the current

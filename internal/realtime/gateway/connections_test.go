@@ -34,10 +34,12 @@ func TestLeave_EndsOnlyItsSubscription(t *testing.T) {
 		t.Fatal("the connection had nothing to leave")
 	}
 	second := cs.addSubscription(c, "room", []string{"ann"})
-	if cs.removeSubscription(c, "room", first) || cs.hasSubscription(c, "room", first) || !cs.hasSubscription(c, "room", second) || len(cs.subscribers("room")) != 1 {
+	if cs.removeSubscription(c, "room", first) || cs.hasSubscription(c, "room", first) || !cs.hasSubscription(c, "room", second) ||
+		len(cs.subscribers("room")) != 1 {
 		t.Errorf("the end of the first subscription left %v, and on the channel %d", cs.subscriptionsOf(c), len(cs.subscribers("room")))
 	}
-	if !cs.removeSubscription(c, "room", second) || cs.removeSubscription(c, "room", second) || len(cs.subscribers("room")) != 0 || len(cs.subscriptionsOf(c)) != 0 {
+	if !cs.removeSubscription(c, "room", second) || cs.removeSubscription(c, "room", second) || len(cs.subscribers("room")) != 0 ||
+		len(cs.subscriptionsOf(c)) != 0 {
 		t.Errorf("the end of the second subscription left %v, and on the channel %d", cs.subscriptionsOf(c), len(cs.subscribers("room")))
 	}
 }
@@ -97,7 +99,8 @@ func (everybodys) Unsubscribed(string, string, string)                      {}
 func TestLost_SubscribersResubscribeInTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const clients, room = 200, "room/1"
-		g, dial := serve(t, redistest.InMemory(t), clients, Config{Sessions: sessions{}, Channels: everybodys{}, Settings: Settings{Ping: time.Minute, MaxUser: clients, MaxFrom: clients}})
+		g, dial := serve(t, redistest.InMemory(t), clients,
+			Config{Sessions: sessions{}, Channels: everybodys{}, Settings: Settings{Ping: time.Minute, MaxUser: clients, MaxFrom: clients}})
 		told := make(chan time.Time, 2*clients)
 		for range clients {
 			conn := dial()
@@ -185,7 +188,8 @@ func (distant) StillHere(_ context.Context, c web.Caller) (web.Caller, error) {
 func TestAhead_ChecksSessionsConcurrently(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
-		here, dial := serve(t, memory, 1, Config{Sessions: distant{}, Settings: Settings{Ping: time.Minute, MaxUser: 1, MaxFrom: maxConcurrentChecks}})
+		here, dial := serve(t, memory, 1, Config{Sessions: distant{},
+			Settings: Settings{Ping: time.Minute, MaxUser: 1, MaxFrom: maxConcurrentChecks}})
 		there := events.NewBus(memory.Open(t), "there", slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -231,7 +235,8 @@ func TestAhead_ChecksSessionsConcurrently(t *testing.T) {
 func TestMayConnect_TakesOwnPublicAndListedOrigins(t *testing.T) {
 	var log logtest.Buffer
 	g := &Gateway{
-		cfg:           Config{PublicURL: origin.MustParse("https://stoa.example.org:8443"), Origins: origin.MustPatterns("capacitor://localhost", "https://*.example.com")},
+		cfg: Config{PublicURL: origin.MustParse("https://stoa.example.org:8443"),
+			Origins: origin.MustPatterns("capacitor://localhost", "https://*.example.com")},
 		log:           slog.New(slog.NewTextHandler(&log, nil)),
 		metrics:       newMetrics(nil, func() float64 { return 0 }),
 		refusedOrigin: rate.Sometimes{First: 1},

@@ -15,9 +15,13 @@ import (
 )
 
 var calls = []string{
-	``, `null`, `{}`, `{"path":{"user":"x"}}`, `{"query":{"limit":20,"before":"9","all":true}}`, `{"body":{"name":"Ann"},"key":"k"}`, `{"body":null}`,
-	`{"body":[1,[2,{"x":null}]]}`, `{"path":{"user":"\u0000/../\ud83d\ude00"}}`, `{"query":{"limit":1e400}}`, `{"path":null,"query":null,"body":null,"key":""}`,
-	`{}}`, `{}]`, `{} {}`, `{} x`, `[]`, `"x"`, `7`, `{"path":[]}`, `{"path":{"user":{}}}`, `{"path":{"user":null}}`, `{"query":{"x":[1]}}`, `{"query":{"x":[]}}`, `{"query":{"x":["a",true,"b"]}}`, `{"query":{"x":[[1]]}}`, `{"query":{"x":[null]}}`, `{"path":{"x":["a"]}}`, `{"key":7}`,
+	``, `null`, `{}`, `{"path":{"user":"x"}}`, `{"query":{"limit":20,"before":"9","all":true}}`, `{"body":{"name":"Ann"},"key":"k"}`,
+	`{"body":null}`,
+	`{"body":[1,[2,{"x":null}]]}`, `{"path":{"user":"\u0000/../\ud83d\ude00"}}`, `{"query":{"limit":1e400}}`,
+	`{"path":null,"query":null,"body":null,"key":""}`,
+	`{}}`, `{}]`, `{} {}`, `{} x`, `[]`, `"x"`, `7`, `{"path":[]}`, `{"path":{"user":{}}}`, `{"path":{"user":null}}`, `{"query":{"x":[1]}}`,
+	`{"query":{"x":[]}}`, `{"query":{"x":["a",true,"b"]}}`, `{"query":{"x":[[1]]}}`, `{"query":{"x":[null]}}`, `{"path":{"x":["a"]}}`,
+	`{"key":7}`,
 	`{"method":"x"}`, `{"path":{"user":"x"`, `{"body":}`, "{\"key\":\"\xff\"}", strings.Repeat(`{"body":`, 50) + "1" + strings.Repeat("}", 50),
 }
 

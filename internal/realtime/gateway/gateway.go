@@ -80,14 +80,17 @@ func (c Settings) Validate() error {
 		config.Refuse(c.MaxFrom < 1, "max_from", "%d refuses every connection", c.MaxFrom),
 		config.Refuse(c.MaxFrom > web.MaxConns, "max_from", "%d is more than the %d connections that a node holds", c.MaxFrom, web.MaxConns),
 		config.Refuse(c.DrainOver < 0 || c.DrainOver > time.Hour, "drain_over", "%s is not between nothing and an hour", c.DrainOver),
-		config.Refuse(c.DrainWithin < c.DrainOver || c.DrainWithin > time.Hour, "drain_within", "%s is not between drain_over and an hour", c.DrainWithin))
+		config.Refuse(c.DrainWithin < c.DrainOver || c.DrainWithin > time.Hour, "drain_within", "%s is not between drain_over and an hour",
+			c.DrainWithin))
 }
 
 // ErrDraining refuses a connection to a draining node.
-var ErrDraining = errs.New(errs.Unavailable, "gateway.draining", "This node is shutting down. Connect again in 1 second.").Retry(time.Second)
+var ErrDraining = errs.New(errs.Unavailable, "gateway.draining",
+	"This node is shutting down. Connect again in 1 second.").Retry(time.Second)
 
 // ErrTooMany refuses a connection beyond the limit of a client network.
-var ErrTooMany = errs.New(errs.TooMany, "gateway.too_many", "Your network has too many connections. Close one first.").Retry(10 * time.Second)
+var ErrTooMany = errs.New(errs.TooMany, "gateway.too_many",
+	"Your network has too many connections. Close one first.").Retry(10 * time.Second)
 
 // Config configures a gateway.
 type Config struct {
@@ -168,7 +171,8 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log, faults: faults{all: map[string]fault{}}, refusedOrigin: rate.Sometimes{First: 5, Interval: time.Minute}}
+	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log, faults: faults{all: map[string]fault{}},
+		refusedOrigin: rate.Sometimes{First: 5, Interval: time.Minute}}
 	var library centrifuge.MetricsConfig
 	library.RegistererGatherer = prometheus.NewRegistry()
 	if cfg.Library != nil {
@@ -251,13 +255,15 @@ func (g *Gateway) logLibrary(e centrifuge.LogEntry) {
 func (g *Gateway) Routes(a *web.API) {
 	ping := centrifuge.PingPongConfig{PingInterval: g.cfg.Ping, PongTimeout: g.cfg.Ping / 3}
 	socket := centrifuge.NewWebsocketHandler(g.node, centrifuge.WebsocketConfig{
-		CheckOrigin: g.mayConnect, MessageSizeLimit: maxFrame, WriteTimeout: 5 * time.Second, UseWriteBufferPool: true, ReadBufferSize: readBuffer,
+		CheckOrigin: g.mayConnect, MessageSizeLimit: maxFrame, WriteTimeout: 5 * time.Second, UseWriteBufferPool: true,
+		ReadBufferSize:             readBuffer,
 		ProcessCommandsOffReadLoop: true, PingPongConfig: ping,
 	})
 	a.RawConnection("GET /v1/socket", g.admit(socket))
 	// There is no transport with server-sent events, because its clients send their token in the URL, and so into
 	// logs.
-	a.RawConnection("POST /v1/socket/http_stream", g.admit(centrifuge.NewHTTPStreamHandler(g.node, centrifuge.HTTPStreamConfig{MaxRequestBodySize: maxFrame, PingPongConfig: ping})))
+	a.RawConnection("POST /v1/socket/http_stream", g.admit(centrifuge.NewHTTPStreamHandler(g.node,
+		centrifuge.HTTPStreamConfig{MaxRequestBodySize: maxFrame, PingPongConfig: ping})))
 	a.OnDrain(g.drain)
 	a.Raw("POST /v1/socket/emulation", centrifuge.NewEmulationHandler(g.node, centrifuge.EmulationConfig{MaxRequestBodySize: maxFrame}))
 }

@@ -24,11 +24,14 @@ func newMetrics(reg prometheus.Registerer, connections func() float64) *metrics 
 	make.NewGaugeFunc(prometheus.GaugeOpts{Name: "stoa_gateway_connections", Help: "Open sockets."}, connections)
 	m := &metrics{
 		calls: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_gateway_calls_total",
-			Help: "Calls over sockets, by their HTTP status; stoa_http_requests_total counts them by operation, together with requests."}, []string{"code"}),
+			Help: "Calls over sockets, by their HTTP status; stoa_http_requests_total counts them by operation, together with requests."},
+			[]string{"code"}),
 		closed: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_gateway_closed_total",
-			Help: "Closed sockets, by close code: 3000 the client disconnected, 3001 the node stops, 3008 the client read too slowly, 3010 events may have been lost, 4500 logged out."}, []string{"code"}),
+			Help: "Closed sockets, by close code: 3000 the client disconnected, 3001 the node stops, 3008 the client read too slowly, 3010 " +
+				"events may have been lost, 4500 logged out."}, []string{"code"}),
 		refused: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_gateway_refused_total",
-			Help: "Refused connections, by reason: token (unknown or expired), away (token not checked), household (too many from one client network), full (the node's maximum), draining (the node is draining) or origin (the page has a foreign origin)."}, []string{"reason"}),
+			Help: "Refused connections, by reason: token (unknown or expired), away (token not checked), household (too many from one client " +
+				"network), full (the node's maximum), draining (the node is draining) or origin (the page has a foreign origin)."}, []string{"reason"}),
 	}
 	for _, reason := range []string{refusedToken, refusedUnavailable, refusedNetwork, refusedFull, refusedDraining, refusedOrigin} {
 		m.refused.WithLabelValues(reason) // export 0 at once, so that the first refusal shows as an increase

@@ -17,7 +17,8 @@ func TestLogged_CountsTheSameFault(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log logtest.Buffer
 		g := &Gateway{base: t.Context(), log: log.Logger(), faults: faults{all: map[string]fault{}}}
-		entry := centrifuge.LogEntry{Level: centrifuge.LogLevelError, Message: "error publishing", Fields: map[string]any{"error": "redis: unavailable"}}
+		entry := centrifuge.LogEntry{Level: centrifuge.LogLevelError, Message: "error publishing",
+			Fields: map[string]any{"error": "redis: unavailable"}}
 		for range 270 {
 			g.logLibrary(entry)
 		}

@@ -67,8 +67,9 @@ func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (g *Gat
 	log := slog.New(slog.DiscardHandler)
 	db := memory.Open(t)
 	bus := events.NewBus(db, "here", log)
-	a := web.New(web.Config{Title: "Test", Version: "1", Auth: cfg.Sessions, Log: log, NoDocs: true, TrustProxy: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
-		Limiter: ratelimit.New(db), Limit: ratelimit.Limit{Max: most, Window: time.Minute}})
+	a := web.New(web.Config{Title: "Test", Version: "1", Auth: cfg.Sessions, Log: log, NoDocs: true,
+		TrustProxy: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Limiter:    ratelimit.New(db), Limit: ratelimit.Limit{Max: most, Window: time.Minute}})
 	cfg.API, cfg.Bus, cfg.Node, cfg.Version = a, bus, "here", "1"
 	g, err := New(t.Context(), cfg)
 	if err != nil {
@@ -92,7 +93,8 @@ func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (g *Gat
 		t.Fatal(err)
 	}
 	return g, func() *websocket.Conn {
-		conn, _, err := websocket.Dial(ctx, "ws://here/v1/socket", &websocket.DialOptions{HTTPClient: network.Client(), HTTPHeader: http.Header{"X-Forwarded-For": {"192.0.2.1"}}})
+		conn, _, err := websocket.Dial(ctx, "ws://here/v1/socket",
+			&websocket.DialOptions{HTTPClient: network.Client(), HTTPHeader: http.Header{"X-Forwarded-For": {"192.0.2.1"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +106,8 @@ func TestSubscribe_IsLimited(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const most, tries = 50, 80
 		channels := &slow{answer: make(chan struct{})}
-		_, dial := serve(t, redistest.InMemory(t), most, Config{Sessions: sessions{}, Channels: channels, Settings: Settings{Ping: 25 * time.Second, MaxUser: 2, MaxFrom: 2}})
+		_, dial := serve(t, redistest.InMemory(t), most,
+			Config{Sessions: sessions{}, Channels: channels, Settings: Settings{Ping: 25 * time.Second, MaxUser: 2, MaxFrom: 2}})
 		ctx := t.Context()
 
 		conn := dial()
@@ -139,7 +142,8 @@ func TestSubscribe_IsLimited(t *testing.T) {
 			}
 		}
 		if denied, tooMany, asked := refused[103], refused[111], channels.asked.Load(); denied != most || tooMany != tries-most || asked != most {
-			t.Errorf("%d are denied, %d too many, and channels were asked %d times, want %d, %d and %d", denied, tooMany, asked, most, tries-most, most)
+			t.Errorf("%d are denied, %d too many, and channels were asked %d times, want %d, %d and %d", denied, tooMany, asked, most, tries-most,
+				most)
 		}
 	})
 }

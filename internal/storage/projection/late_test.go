@@ -379,7 +379,8 @@ func TestDeadNode_LateCommitReachesARedisThatLostItsMark(t *testing.T) {
 			bubble.Sleep(3 * time.Minute)
 			c.nodes["n2"].has(t, 1)
 			if mark := c.mark("n1", "n2"); mark != "" || !c.nodes["n2"].Up() || !c.nodes["n3"].Up() {
-				t.Errorf("after %s: the mark of n1 is %q, and Redis is trusted: %v, %v; want none and true", wait, mark, c.nodes["n2"].Up(), c.nodes["n3"].Up())
+				t.Errorf("after %s: the mark of n1 is %q, and Redis is trusted: %v, %v; want none and true", wait, mark, c.nodes["n2"].Up(),
+					c.nodes["n3"].Up())
 			}
 		}
 	})

@@ -201,7 +201,8 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 	if cfg.Patience == 0 {
 		cfg.Patience = time.Second
 	}
-	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]string{}, seen: watch{}, seenNotes: watch{}, reached: time.Now(), beatMu: make(mutex, 1)}
+	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{},
+		awaited: map[string]string{}, seen: watch{}, seenNotes: watch{}, reached: time.Now(), beatMu: make(mutex, 1)}
 	if cfg.DB.Dialect() != sqldb.SQLite {
 		p.repeatAfter = slowCommit
 	}
@@ -961,12 +962,12 @@ func (p *Projection[Change, State]) leave(ctx context.Context) {
 		_, err = p.swap(ctx, p.cfg.Node, left, "")
 	}
 	if err != nil {
-		p.cfg.Log.Warn("this node's mark stays in redis: another node will take it for dead and replay what redis has already, which does no harm", "marks", p.cfg.Applied.Key.String(), "err", err)
+		p.cfg.Log.Warn("projection: mark not removed at the stop, another node will replay", "marks", p.cfg.Applied.Key.String(), "err", err)
 	}
 }
 
-// mutex is a mutual exclusion whose holder may wait for Redis in a bubble: there, time advances while a goroutine waits
-// for a channel, and not while it waits for a [sync.Mutex].
+// mutex is a lock for the tests in virtual time, where the holder waits for Redis. There, time advances while goroutines
+// wait for a channel, and not while they wait for a [sync.Mutex].
 type mutex chan struct{}
 
 func (m mutex) Lock()   { m <- struct{}{} }

@@ -23,8 +23,10 @@ import (
 
 var (
 	keys    = keyspace.New("projection")
-	applied = keyspace.Def0(keys, "projection:applied", keyspace.HashOf("node → mark"), keyspace.Forever("of a test"), keyspace.Doc{Purpose: "marks"})
-	state   = keyspace.Def0(keys, "projection:state", keyspace.HashOf("row → 1"), keyspace.Forever("of a test"), keyspace.Doc{Purpose: "what is derived"})
+	applied = keyspace.Def0(keys, "projection:applied", keyspace.HashOf("node → mark"), keyspace.Forever("of a test"),
+		keyspace.Doc{Purpose: "marks"})
+	state = keyspace.Def0(keys, "projection:state", keyspace.HashOf("row → 1"), keyspace.Forever("of a test"),
+		keyspace.Doc{Purpose: "what is derived"})
 )
 
 // domain is a minimal domain: a log of numbers, and a hash that has them.
@@ -36,9 +38,9 @@ type domain struct {
 	log      map[int]time.Time
 	replayed []time.Time
 	failing  bool
-	late     []int      // changes passed to Late
-	unheard  bool       // Late fails
-	hold     chan error // if set, a replay waits for its outcome from here
+	late     []int         // changes passed to Late
+	unheard  bool          // Late fails
+	hold     chan error    // if set, a replay waits for its outcome from here
 	took     time.Duration // of each replay, in a bubble
 }
 
@@ -598,7 +600,8 @@ func TestAfterAnOutageRedisIsNotTrustedUntilTheOthersHaveToldItWhatItMissed(t *t
 // The mark of a node that replays shows only that the node lives. If the replay fails, Redis lacks the commits of the
 // node until the next round.
 func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
-	for what, restart := range map[string]func(*redistest.Memory){"with its data": (*redistest.Memory).Restart, "emptied": (*redistest.Memory).RestartEmpty} {
+	for what, restart := range map[string]func(*redistest.Memory){"with its data": (*redistest.Memory).Restart,
+		"emptied": (*redistest.Memory).RestartEmpty} {
 		t.Run(what, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				memory, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
@@ -678,7 +681,8 @@ func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
 		wire := server.Wire()
-		n1, n2 := newDomainOn(t, redistest.OpenConfig(t, wire.Config()), sql, "n1"), newDomainOn(t, redistest.OpenConfig(t, server.Wire().Config()), sql, "n2")
+		n1, n2 := newDomainOn(t, redistest.OpenConfig(t, wire.Config()), sql, "n1"),
+			newDomainOn(t, redistest.OpenConfig(t, server.Wire().Config()), sql, "n2")
 		n1.cfg.Every, n2.cfg.Every = time.Second, time.Second
 		kill := n1.run(t)
 		n2.run(t)

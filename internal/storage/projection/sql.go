@@ -17,7 +17,8 @@ type sqlStore struct {
 }
 
 func newSQLStore(db *sqldb.DB, name string) *sqlStore {
-	return &sqlStore{db, name, db.Dialect().Compile(sqldb.Upsert{Table: "projection_marks", Columns: []string{"projection", "node", "mark"}, Key: []string{"projection", "node"}, Set: []string{"mark"}})}
+	return &sqlStore{db, name, db.Dialect().Compile(sqldb.Upsert{Table: "projection_marks", Columns: []string{"projection", "node", "mark"},
+		Key: []string{"projection", "node"}, Set: []string{"mark"}})}
 }
 
 func (s *sqlStore) write(ctx context.Context, node, mark string) error {
@@ -48,7 +49,8 @@ func (s *sqlStore) swap(ctx context.Context, node, from, to string) (swapped boo
 	if to == "" {
 		res, err = s.db.ExecContext(ctx, "DELETE FROM projection_marks WHERE projection = ? AND node = ? AND mark = ?", s.name, node, from)
 	} else {
-		res, err = s.db.ExecContext(ctx, "UPDATE projection_marks SET mark = ? WHERE projection = ? AND node = ? AND mark = ?", to, s.name, node, from)
+		res, err = s.db.ExecContext(ctx, "UPDATE projection_marks SET mark = ? WHERE projection = ? AND node = ? AND mark = ?", to, s.name, node,
+			from)
 	}
 	if err != nil {
 		return false, fmt.Errorf("change a mark in sql: %w", err)
