@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -170,12 +169,6 @@ func (p LinkPath) link() (LinkID, error) {
 	return id, nil
 }
 
-// PageQuery selects a page of a list.
-type PageQuery struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"maximum number of results"`
-}
-
 func parseUsers(texts []string) ([]accounts.ID, error) {
 	users := make([]accounts.ID, len(texts))
 	for i, text := range texts {
@@ -185,15 +178,6 @@ func parseUsers(texts []string) ([]accounts.ID, error) {
 		}
 	}
 	return users, nil
-}
-
-// parsed returns the value of a name on the wire. The API's schema refuses other names.
-func parsed[T ~int](name *string, names []string) *T {
-	if name == nil {
-		return nil
-	}
-	v := T(slices.Index(names, *name))
-	return &v
 }
 
 func (s *Service) postGroup(ctx context.Context, caller accounts.Caller,
@@ -232,7 +216,7 @@ func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: parsed[Joins](in.Body.Joins, joins[:]),
+	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: web.Value[Joins](in.Body.Joins, joins[:]),
 		Question: in.Body.Question, MutedUntil: in.Body.MutedUntil.Std()}
 	if in.Body.Inviters != nil {
 		admins := *in.Body.Inviters == api.RoleAdmin
@@ -271,7 +255,7 @@ func (s *Service) patchMe(ctx context.Context, caller accounts.Caller, in *struc
 		return nil, err
 	}
 	g, me, err := s.SetOwn(ctx, caller.User, id, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark,
-		Notify: parsed[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
+		Notify: web.Value[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
 	return web.NewBody(membership(g, &me)), err
 }
 
@@ -294,7 +278,7 @@ func (s *Service) getSeen(ctx context.Context, caller accounts.Caller, in *Group
 
 func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
-	PageQuery
+	web.PageQuery
 	Q string `query:"q" maxLength:"100" example:"ann" doc:"words to search for"`
 }) (*web.Body[api.GroupMembers], error) {
 	id, err := in.parse()
@@ -369,7 +353,7 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]),
+	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: web.Value[Role](in.Body.Role, roles[:]),
 		MutedUntil: in.Body.MutedUntil.Std()})
 	if err != nil {
 		return nil, err
@@ -387,7 +371,7 @@ func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *
 
 func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
-	PageQuery
+	web.PageQuery
 }) (*web.Body[api.GroupBans], error) {
 	id, err := in.parse()
 	if err != nil {
@@ -515,7 +499,7 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *s
 
 func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
-	PageQuery
+	web.PageQuery
 }) (*web.Body[api.GroupRequests], error) {
 	id, err := in.parse()
 	if err != nil {

@@ -237,21 +237,6 @@ func (p ItemPath) item(caller web.Caller) (ID, ViewerID, ItemID, error) {
 	return id, me, item, nil
 }
 
-// PageQuery selects a page of a list.
-type PageQuery struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"maximum number of results"`
-}
-
-// parsed returns the value of a name in the API. The API's schema refuses other names.
-func parsed[T ~int](name *string, names []string) *T {
-	if name == nil {
-		return nil
-	}
-	v := T(slices.Index(names, *name))
-	return &v
-}
-
 // parseMay returns the permissions with these names. It returns ErrPermission for an unknown name.
 func parseMay(field string, names *[]string) (*Permission, error) {
 	if names == nil {
@@ -267,7 +252,7 @@ func parseMay(field string, names *[]string) (*Permission, error) {
 func (s *Service) postRoom(ctx context.Context, caller accounts.Caller, in *web.Body[api.RoomNew]) (*web.Body[api.RoomPlace], error) {
 	b := in.Body
 	r, me, err := s.Create(ctx, caller.User, web.NewID[Room](ctx),
-		Update{Name: &b.Name, Access: parsed[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
+		Update{Name: &b.Name, Access: web.Value[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +262,7 @@ func (s *Service) postRoom(ctx context.Context, caller accounts.Caller, in *web.
 func (s *Service) getRooms(ctx context.Context, _ accounts.Caller, in *struct {
 	Q    string `query:"q" maxLength:"60" doc:"a part of the name"`
 	Sort string `query:"sort" enum:"viewers,new" default:"viewers" doc:"most viewers first, or newest first"`
-	PageQuery
+	web.PageQuery
 }) (*web.Body[api.Rooms], error) {
 	list, next, err := s.List(ctx, in.Q, Sort(in.Sort), in.Cursor, in.Limit)
 	return web.NewBody(api.Rooms{Rooms: web.List(list, func(l Listed) api.Room { return l.wire(l.Viewers) }), Next: next}), err
@@ -338,9 +323,9 @@ func (s *Service) patchRoom(ctx context.Context, caller accounts.Caller, in *str
 		return nil, err
 	}
 	b := in.Body
-	u := Update{Name: b.Name, Password: b.Password, Access: parsed[Access](b.Access, accesses[:]), Listed: b.Listed, Guests: b.Guests,
+	u := Update{Name: b.Name, Password: b.Password, Access: web.Value[Access](b.Access, accesses[:]), Listed: b.Listed, Guests: b.Guests,
 		Hold:  b.Hold,
-		Drift: b.Drift, Jump: b.Jump, Loop: parsed[Loop](b.Loop, loops[:]), Words: b.Words}
+		Drift: b.Drift, Jump: b.Jump, Loop: web.Value[Loop](b.Loop, loops[:]), Words: b.Words}
 	if u.MemberMay, err = parseMay("body.member_may", b.MemberMay); err != nil {
 		return nil, err
 	}
@@ -441,7 +426,7 @@ func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath)
 
 func (s *Service) getMembers(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
-	PageQuery
+	web.PageQuery
 }) (*web.Body[api.RoomMembers], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
@@ -474,7 +459,7 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	u := MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil.Std()}
+	u := MemberUpdate{Role: web.Value[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil.Std()}
 	if u.May, err = parseMay("body.may", in.Body.May); err != nil {
 		return nil, err
 	}
@@ -495,7 +480,7 @@ func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *
 
 func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
-	PageQuery
+	web.PageQuery
 }) (*web.Body[api.RoomBans], error) {
 	id, me, err := in.at(caller)
 	if err != nil {

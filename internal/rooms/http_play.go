@@ -69,7 +69,7 @@ func (s *Service) postItem(ctx context.Context, caller accounts.Caller, in *stru
 		return nil, err
 	}
 	b := in.Body
-	it, err := s.Add(ctx, me, id, Item{ID: web.NewID[Item](ctx), Kind: *parsed[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title,
+	it, err := s.Add(ctx, me, id, Item{ID: web.NewID[Item](ctx), Kind: *web.Value[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title,
 		Duration: b.Duration})
 	return web.NewBody(it.wire()), err
 }
@@ -146,10 +146,10 @@ func (s *Service) postDanmaku(ctx context.Context, caller web.Caller, in *struct
 	b := in.Body
 	c := Comment{ID: web.NewID[Comment](ctx), Item: b.Item, Position: b.Position, Text: b.Text, Color: b.Color}
 	if b.Mode != "" {
-		c.Mode = *parsed[int](&b.Mode, modes[:])
+		c.Mode = *web.Value[int](&b.Mode, modes[:])
 	}
 	if b.Size != "" {
-		c.Size = *parsed[int](&b.Size, sizes[:])
+		c.Size = *web.Value[int](&b.Size, sizes[:])
 	}
 	c, err = s.SendDanmaku(ctx, me, id, c)
 	return web.NewBody(c.wire(id)), err
@@ -160,7 +160,7 @@ func (s *Service) getDanmaku(ctx context.Context, caller web.Caller, in *struct 
 	Item string `query:"item" maxLength:"12" doc:"the item's id; empty: danmaku that were sent while no item was loaded"`
 	From int64  `query:"from" minimum:"0" doc:"first position, ms"`
 	To   int64  `query:"to" minimum:"0" default:"2592000000" doc:"end of the positions, ms; not included"`
-	PageQuery
+	web.PageQuery
 }) (*web.Body[api.DanmakuList], error) {
 	id, me, err := in.at(caller)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/fairqueue"
 	"github.com/stoa-dev/stoa/internal/base/ids"
@@ -231,25 +232,23 @@ func (s *Service) mine(ctx context.Context, user accounts.ID, id ID) (Transfer, 
 const transfersPerPage = 50
 
 // List returns a user's transfers, newest first, and the cursor of the next page. It returns ErrCursor.
-func (s *Service) List(ctx context.Context, user accounts.ID, cursor string) (_ []Transfer, next string, err error) {
+func (s *Service) List(ctx context.Context, user accounts.ID, after string) (_ []Transfer, next string, err error) {
 	defer errs.Wrap(&err, "transfers.List %s", user)
-	at, id := int64(1)<<62, ""
-	if cursor != "" {
-		ms, rest, _ := strings.Cut(cursor, ".")
-		last, malformed := ids.Parse[Transfer](rest)
-		if at, err = strconv.ParseInt(ms, 36, 64); err != nil || malformed != nil {
+	at, id := []int64{1 << 62}, ""
+	if after != "" {
+		var ok bool
+		if at, id, ok = cursor.Parse(after, 1); !ok {
 			return nil, "", ErrCursor
 		}
-		id = last.String()
 	}
-	all, err := s.sql.list(ctx, user, at, id, transfersPerPage+1)
+	all, err := s.sql.list(ctx, user, at[0], id, transfersPerPage+1)
 	if err != nil {
 		return nil, "", asKind(err)
 	}
 	if len(all) > transfersPerPage {
 		all = all[:transfersPerPage]
 		last := all[transfersPerPage-1]
-		next = strconv.FormatInt(last.Created.UnixMilli(), 36) + "." + last.ID.String()
+		next = cursor.Of(last.ID.String(), last.Created.UnixMilli())
 	}
 	return all, next, nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -129,6 +130,21 @@ func NewBody[T any](body T) *Body[T] { return &Body[T]{body} }
 
 // Empty is an input or an output without fields.
 type Empty struct{}
+
+// PageQuery selects a page of a list.
+type PageQuery struct {
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"maximum number of results"`
+}
+
+// Value returns the value of a name that the schema of the API allows, which is its index. It returns nil for an absent
+// name.
+func Value[T ~int](name *string, names []string) *T {
+	if name == nil {
+		return nil
+	}
+	return new(T(slices.Index(names, *name)))
+}
 
 // List returns f of each element of list. The result is never nil, so that its JSON is [] and not null.
 func List[T, U any](list []T, f func(T) U) []U {

@@ -24,7 +24,8 @@
 // runs in the process of its only node and commits nothing after the death of the node: there one replay is enough.
 //
 // If Redis loses the marks together with its data, each live node writes the marks of the other nodes again, as it saw
-// them last. A node may have died shortly before.
+// them last. A node may have died shortly before. A node that starts and finds no marks writes one for all nodes that
+// may have run before, and a node replays from it once.
 //
 // A node that cannot reach Redis writes its mark to SQL, and continues to commit. By its mark in Redis, the other nodes
 // consider it dead and replay for it. They replay again when the mark in SQL does not move either. Each time they

@@ -212,14 +212,14 @@ func (w *world) commit(n *simNode, latency, late time.Duration, unsure, lateHapp
 			w.mu.Unlock()
 			return
 		}
-		time.Sleep(late)
+		<-time.After(late)
 		w.mu.Lock()
 		row.committed, row.settled = time.Now(), true
 		w.logf("row %d commits late", row.id)
 		w.mu.Unlock()
 	}
 	n.requests.Go(func() {
-		time.Sleep(latency)
+		<-time.After(latency)
 		w.mu.Lock()
 		switch {
 		case n.dead:
@@ -656,8 +656,8 @@ func simulate(t *testing.T, seed uint64) {
 		if !n.Up() {
 			w.fail("%s is not up", n.name)
 		}
-		if age := time.Since(time.UnixMilli(n.Agreed())); age > 8*time.Second {
-			w.fail("%s: Agreed is %s old", n.name, age)
+		if agreed := time.UnixMilli(n.Agreed()); agreed.Before(time.Now().Add(-8 * time.Second)) {
+			w.fail("%s: Agreed is %s, and it is %s", n.name, agreed, time.Now())
 		}
 	}
 	notes, err := newSQLStore(w.sql, "numbers").all(ctx)
@@ -665,7 +665,7 @@ func simulate(t *testing.T, seed uint64) {
 		w.fail("marks in SQL: %v, %v", notes, err)
 	}
 	for _, at := range w.replays {
-		if time.Since(at) < time.Minute {
+		if at.After(time.Now().Add(-time.Minute)) {
 			w.fail("a replay in the last minute")
 		}
 	}
