@@ -83,7 +83,7 @@ func (c *cluster) lacks(by string, row int) {
 // afterFirstReplay waits until another node has replayed once for n1, which has died.
 func (c *cluster) afterFirstReplay(by string) {
 	c.t.Helper()
-	bubble.Sleep(dead + 2*time.Second)
+	bubble.Sleep(deadAfter + 2*time.Second)
 	if mark := c.mark("n1", by); !hasSign(mark, signReplayed) {
 		c.t.Fatalf("n1 is dead and was replayed for; got the mark %q, want one with %q", mark, signReplayed)
 	}
@@ -136,7 +136,7 @@ func TestDeadNode_ThirdNodeReplaysAgain(t *testing.T) {
 		c.lacks(other, 1)
 		bubble.Sleep(slowCommit + time.Second)
 		c.nodes[other].has(t, 1)
-		bubble.Sleep(dead + slowCommit)
+		bubble.Sleep(deadAfter + slowCommit)
 		for _, node := range []string{"n1", first} {
 			if mark := c.mark(node, other); mark != "" {
 				t.Errorf("the mark of %s is %q, want none", node, mark)
@@ -260,13 +260,13 @@ func TestDeadNode_LateCommitOfANodeThatWasCutOffReachesRedis(t *testing.T) {
 		}
 		at := time.Now()
 		c.nodes["n1"].stop()
-		bubble.Sleep(2 * dead)
+		bubble.Sleep(2 * deadAfter)
 		c.lacks("n2", 1)
 		if note := notes()["n1"]; !hasSign(note, signReplayed) {
 			t.Errorf("the mark of n1 in SQL is %q, want one with %q", note, signReplayed)
 		}
 		c.commitLate(1, at)
-		bubble.Sleep(slowCommit + dead)
+		bubble.Sleep(slowCommit + deadAfter)
 		n2.has(t, 1)
 		if left := notes(); len(left) != 0 || len(n2.replays()) != before+4 {
 			t.Errorf("marks in SQL: %v, %d replays, want none and 4", left, len(n2.replays())-before)
@@ -367,13 +367,13 @@ func TestLongRepair_MarkStaysForMissedRows(t *testing.T) {
 // Redis loses the mark of a dead node, together with all data.
 func TestDeadNode_LateCommitReachesARedisThatLostItsMark(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		for _, wait := range []time.Duration{time.Second, dead / 2} { // before and after other nodes see that it is dead
+		for _, wait := range []time.Duration{time.Second, deadAfter / 2} { // before and after other nodes see that it is dead
 			c := newCluster(t, "n1", "n2", "n3")
 			at := time.Now()
 			c.kill("n1")
 			bubble.Sleep(wait)
 			c.redis.FlushAll()
-			bubble.Sleep(dead / 2)
+			bubble.Sleep(deadAfter / 2)
 			c.lacks("n2", 1)
 			c.commitLate(1, at)
 			bubble.Sleep(3 * time.Minute)
@@ -435,9 +435,9 @@ func TestDeadNode_LongSecondReplayIsNotRepeated(t *testing.T) {
 func TestMark_OfAFutureClockIsDeadInTime(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w, marks := watch{}, map[string]string{"n1": fmt.Sprintf("1 %d", time.Now().Add(time.Hour).UnixMilli())}
-		w.dead(marks, slowCommit)
-		bubble.Sleep(dead + time.Second)
-		if stale, _ := w.dead(marks, slowCommit); stale["n1"] == "" {
+		w.deadMarks(marks, slowCommit)
+		bubble.Sleep(deadAfter + time.Second)
+		if stale, _ := w.deadMarks(marks, slowCommit); stale["n1"] == "" {
 			t.Error("the node does not count as dead")
 		}
 	})
@@ -450,7 +450,7 @@ func TestDeadNode_ThatLivesTakesItsMarkBack(t *testing.T) {
 		c.nodes["n1"].wire.BlackHole()
 		c.afterFirstReplay("n2")
 		c.nodes["n1"].wire.Heal()
-		bubble.Sleep(dead)
+		bubble.Sleep(deadAfter)
 		replays := len(c.nodes["n2"].replays())
 		for range 60 {
 			if mark := c.mark("n1", "n2"); mark == "" || hasSign(mark, signReplayed) {
@@ -481,9 +481,9 @@ func TestDeadNode_SecondReplayIsNotEarlyByAnotherClock(t *testing.T) {
 				mark = fmt.Sprintf("1 %s%d", signReplayed, time.Now().Add(-c.ago).UnixMilli())
 			}
 			w, marks := watch{}, map[string]string{"n1": mark}
-			w.dead(marks, slowCommit)
+			w.deadMarks(marks, slowCommit)
 			bubble.Sleep(c.wait)
-			if stale, due := w.dead(marks, slowCommit); len(stale) != 0 || (due["n1"] == mark) != c.due {
+			if stale, due := w.deadMarks(marks, slowCommit); len(stale) != 0 || (due["n1"] == mark) != c.due {
 				t.Errorf("written %s ago, %s after the first look: got %v and %v, want due %v", c.ago, c.wait, stale, due, c.due)
 			}
 		}

@@ -105,7 +105,7 @@ func TestDeadNode_RedisIsNotTrustedUntilTheReplayForAMarkInSQLSucceeds(t *testin
 		bubble.Sleep(3 * time.Second)
 		n1.stop()
 		hold := n2.holdReplays()
-		bubble.Sleep(2 * dead)
+		bubble.Sleep(2 * deadAfter)
 		c.lacks("n2", 1)
 		for range 30 {
 			select {
@@ -151,12 +151,12 @@ func TestCutOff_NoReplayForALiveNodeThatReplays(t *testing.T) {
 		n1, n2 := c.nodes["n1"], c.nodes["n2"]
 		before := len(n2.replays())
 		n1.wire.BlackHole()
-		bubble.Sleep(dead / 2)
+		bubble.Sleep(deadAfter / 2)
 		n1.mu.Lock()
 		n1.took = time.Minute
 		n1.mu.Unlock()
 		n1.wire.Refuse() // the next connection finds a mark that n1 did not write
-		if err := n2.db.Do(t.Context(), applied.At().SetCmd("n1", makeMark(time.Now().Add(-dead).UnixMilli(), signNone))).Err; err != nil {
+		if err := n2.db.Do(t.Context(), applied.At().SetCmd("n1", makeMark(time.Now().Add(-deadAfter).UnixMilli(), signNone))).Err; err != nil {
 			t.Fatal(err)
 		}
 		n1.wire.Heal()
@@ -178,7 +178,7 @@ func TestCutOff_NodeRemovesItsMarkInSQLThatAnotherNodeHasChanged(t *testing.T) {
 		c := newCluster(t, "n1")
 		n1 := c.nodes["n1"]
 		n1.wire.BlackHole()
-		bubble.Sleep(dead / 2)
+		bubble.Sleep(deadAfter / 2)
 		notes, err := n1.sql.all(t.Context())
 		if err != nil || notes["n1"] == "" {
 			t.Fatalf("marks in SQL: %v, %v", notes, err)

@@ -16,7 +16,7 @@ type replays struct {
 	took  atomic.Int64 // duration of the last one
 }
 
-func (r *replays) note(began time.Time) {
+func (r *replays) record(began time.Time) {
 	r.took.Store(int64(time.Since(began)))
 	r.ended.Store(time.Now().UnixMilli())
 	r.count.Add(1)
@@ -37,12 +37,12 @@ func newCollector[Change, State any](p *Projection[Change, State], name string) 
 		p:        p,
 		up:       desc("up", "1 while Redis has everything that was acknowledged, 0 while SQL answers."),
 		missed:   desc("missed_rows", "Rows that were acknowledged and are not in Redis yet; beyond 65,536 they are not counted."),
-		unsure:   desc("unsure_rows", "Rows whose commit SQL did not answer, until they have been looked up twice."),
-		age:      desc("mark_age_seconds", "How long ago the time lies up to which all of this node's commits are in Redis."),
-		replays:  desc("replays_total", "Passes over the log, after Redis or a node was harmed."),
-		failures: desc("replay_failures_total", "Passes over the log that failed; SQL answers until one succeeds."),
-		last:     desc("last_replay_timestamp_seconds", "Unix time at which the last pass ended; 0 before the first."),
-		took:     desc("last_replay_seconds", "How long the last pass took."),
+		unsure:   desc("unsure_rows", "Rows whose commit SQL did not answer, until they were checked twice."),
+		age:      desc("mark_age_seconds", "Age of the time before which all commits of this node are in Redis."),
+		replays:  desc("replays_total", "Replays of the log, after Redis lost data or a node died."),
+		failures: desc("replay_failures_total", "Failed replays of the log; SQL answers until one succeeds."),
+		last:     desc("last_replay_timestamp_seconds", "Unix time of the end of the last replay; 0 before the first."),
+		took:     desc("last_replay_seconds", "Duration of the last replay."),
 	}
 }
 
@@ -56,7 +56,7 @@ func (c *collector[Change, State]) Collect(ch chan<- prometheus.Metric) {
 	p := c.p
 	p.mu.Lock()
 	missed, unsure := len(p.missed.rows), len(p.unsure.rows)
-	for _, l := range p.again {
+	for _, l := range p.rechecks {
 		unsure += len(l.rows)
 	}
 	p.mu.Unlock()

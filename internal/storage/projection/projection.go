@@ -7,12 +7,13 @@
 // applied as soon as Redis responds.
 //
 // A domain provides two functions for its part of Redis: Config.State computes the intended content from SQL, and
-// Config.Write writes it. All repairs of Redis use one path from a name to a state to a write, [Projection.Renew].
-// These are missed rows, replays of the log, imports and reconciliations. Only the change of a current request may
-// reach Redis in another way, as a delta.
+// Config.Write writes it. All repairs of Redis use these two functions, by [Projection.Renew]: missed rows, replays of
+// the log, imports and reconciliations. The change of a current request uses them by [Projection.Bring], or reaches
+// Redis in another way, as a delta.
 //
 // Every second, the projection stores a mark in Redis, next to the data. It is a time: all earlier commits of this
-// node are applied. Because the mark is next to the data, it is lost or set back together with them. Each round compares the
+// node are applied. Other nodes see by it that the node lives. A sign in the mark states that the node is behind, dead or
+// stopped (see makeMark). Because the mark is next to the data, it is lost or set back together with them. Each round compares the
 // mark before it moves it, and also checks the servers' identities. If anything differs, the domain replays its log. A
 // replay begins at the oldest mark, less a margin for late commits and unequal clocks. A node whose mark does not move
 // is dead, and any other node replays for it.
@@ -27,8 +28,8 @@
 // them last. A node may have died shortly before. A node that starts and finds no marks writes one for all nodes that
 // may have run before, and a node replays from it once.
 //
-// A node that cannot reach Redis writes its mark to SQL, and continues to commit. By its mark in Redis, the other nodes
-// consider it dead and replay for it. They replay again when the mark in SQL does not move either. Each time they
+// A node that cannot reach Redis writes its mark to SQL, and continues to commit. Its mark in
+// Redis stops, so the other nodes replay for it. If its mark in SQL also stops, they replay again. Each time they
 // replay twice, as for any dead node.
 //
 // Until these replays end, [Projection.Up] is false and the domain reads from SQL. After an outage of Redis, Up also
@@ -63,15 +64,16 @@ const (
 	// margin is how long before a mark a replay begins. It must exceed the time from a request's arrival to its commit
 	// plus the difference of two nodes' clocks.
 	margin = time.Minute
-	// dead is how long a node's mark must not move before other nodes replay for it, by their own clocks.
-	dead = 10 * time.Second
-	// noteEvery is the interval of a node's writes of its mark to SQL while it is cut off from Redis. The first write
-	// follows after this interval, too. The other nodes do not replay for it before dead has passed.
-	noteEvery = dead / 4
-	// readyWithin bounds the first round before the start of the process continues. The first round replays everything
-	// since the oldest mark, and a supervisor waits only a minute.
+	// deadAfter is the time after which a node counts as dead if its mark has not moved. The other nodes measure it by their own clocks.
+	deadAfter = 10 * time.Second
+	// sqlMarkInterval is the interval of a node's writes of its mark to SQL while it is cut off from Redis. The first write
+	// follows after this interval, too, if the node has a mark in Redis. The other nodes do not replay for it before
+	// deadAfter has passed.
+	sqlMarkInterval = deadAfter / 4
+	// readyWithin bounds the first round: the process then continues its start, even if the round has not ended. The
+	// first round replays everything since the oldest mark, and a supervisor waits only a minute.
 	readyWithin = 10 * time.Second
-	// remembered is the largest number of missed rows in memory. If there are more, the log is read.
+	// remembered is the largest number of missed rows in memory. If it is reached, the log is read.
 	remembered = 1 << 16
 	// slowCommit is how long a statement may take to commit after its connection has ended. The server may wait for row
 	// locks, for its disk, or for a replica. A row lock takes two seconds (see sqldb), and a semi-synchronous replica of
@@ -79,8 +81,8 @@ const (
 	slowCommit = 30 * time.Second
 	// atOnce is the number of changes per write to Redis: one SELECT, one pipeline.
 	atOnce = 500
-	// patience bounds how long SQL may take to compute the state of changes while their callers wait.
-	patience = 5 * time.Second
+	// stateTimeout bounds how long SQL may take to compute the state of changes while their callers wait.
+	stateTimeout = 5 * time.Second
 )
 
 //go:embed swap.lua
@@ -110,7 +112,7 @@ type Config[Change, State any] struct {
 	// Every is the interval of the mark; zero means a second. While Redis is unavailable, a round is tried ten times as
 	// often.
 	Every time.Duration
-	// Patience bounds the commands of a round in Redis, and the reads of marks in SQL. Zero means a second.
+	// Patience bounds the commands of a round in Redis, and the statements for marks in SQL. Zero means a second.
 	Patience time.Duration
 	Log      *slog.Logger
 	// Metrics gets stoa_projection_*, labelled with Name. With nil there are no metrics.
@@ -132,16 +134,16 @@ type Projection[Change, State any] struct {
 	ended       atomic.Uint64 // number of ended connections to Redis when it was last complete
 	repeatAfter time.Duration // time between the two replays for a dead node; zero if one is enough
 
-	mu      sync.Mutex
-	pending map[int64]int    // pending rows by second of arrival
-	missed  backlog[Change]  // acknowledged, but not in Redis
-	unsure  backlog[Change]  // commit unknown, and not acknowledged
-	again   []lookup[Change] // unsure rows after their first check
+	mu       sync.Mutex
+	pending  map[int64]int     // pending rows by second of arrival
+	missed   backlog[Change]   // acknowledged, but not in Redis
+	unsure   backlog[Change]   // commit unknown, and not acknowledged
+	rechecks []recheck[Change] // unsure rows after their first check
 
 	// Only Run and its heartbeat use these fields. The heartbeat runs during a round.
 	beatMu  mutex
 	mark    string   // this node's mark in Redis
-	own     int64    // Unix ms: the first time of the marks that the heartbeat writes
+	own     int64    // Unix ms: all earlier rows of this node are applied, as the heartbeat's marks state
 	claimed []claims // the heartbeat renews them
 
 	// Only Run uses these fields.
@@ -151,14 +153,15 @@ type Projection[Change, State any] struct {
 	// awaited has marks of other nodes from the end of an outage of Redis. Redis may miss the rows of these nodes until
 	// their marks have moved and are not behind.
 	awaited         map[string]string
-	seen, seenNotes watch             // the marks in Redis and in SQL
-	reached, noted  time.Time         // the last response of Redis, and the last write of a mark to SQL
-	note            string            // the mark in SQL; empty if there is none
-	looked          time.Time         // the last read of the marks in SQL
-	notes           map[string]string // marks of other nodes in that read
-	staleNotes      map[string]string // of dead nodes in that read, until a replay has succeeded
-	dueNotes        map[string]string
-	oldest          int64 // Unix ms: the minimum of all marks at the start of the last round
+	seen, seenInSQL watch     // the marks in Redis and in SQL
+	reached         time.Time // the last response of Redis
+	sqlMark         string    // this node's mark in SQL; empty if there is none
+	sqlMarkWritten  time.Time
+	sqlMarks        map[string]string // marks of other nodes in the last read from SQL
+	sqlMarksRead    time.Time         // the time of that read
+	// The marks of dead nodes in that read, until a replay has succeeded; see [watch.deadMarks].
+	staleInSQL, dueInSQL map[string]string
+	oldest               int64 // Unix ms: the minimum of all marks at the start of the last round
 }
 
 // standing is a mark and the time since when it has not moved.
@@ -167,8 +170,7 @@ type standing struct {
 	since time.Time // by the clock of the node that reads it
 }
 
-// backlog has the rows that are not applied yet. If there are too many, it has only the time from where the log must be
-// read.
+// backlog has the rows that are not applied yet. If there are too many, it lacks some. The log is then read from since.
 type backlog[Row any] struct {
 	rows  []Row
 	since int64 // Unix ms of the oldest row; 0 if there is none
@@ -188,8 +190,8 @@ func (b *backlog[Row]) take() (all backlog[Row]) {
 	return all
 }
 
-// lookup is a backlog with the time when it is due.
-type lookup[Row any] struct {
+// recheck is a backlog with the time when it is due.
+type recheck[Row any] struct {
 	backlog[Row]
 	due time.Time
 }
@@ -203,7 +205,7 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 		cfg.Patience = time.Second
 	}
 	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{},
-		awaited: map[string]string{}, seen: watch{}, seenNotes: watch{}, reached: time.Now(), beatMu: make(mutex, 1)}
+		awaited: map[string]string{}, seen: watch{}, seenInSQL: watch{}, reached: time.Now(), beatMu: make(mutex, 1)}
 	if cfg.DB.Dialect() != sqldb.SQLite {
 		p.repeatAfter = slowCommit
 	}
@@ -215,7 +217,7 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 }
 
 // Up reports whether Redis has all acknowledged changes, so that reads may trust it. A response of Redis is reliable if
-// Up is true before and after it: the servers were then checked.
+// Up was true before the request and is still true after the response.
 func (p *Projection[Change, State]) Up() bool {
 	if !p.up.Load() {
 		return false
@@ -239,10 +241,12 @@ func (p *Projection[Change, State]) Degraded() string {
 // that change until Redis has it.
 func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }
 
-// Agreed returns a time in Unix milliseconds. Each commit that a node began before that time, by the clock of that node, is
-// settled: SQL shows it, and Redis has it. It is zero until this node has read the marks of all nodes. It does not advance while
-// a commit of any node has no answer, and while this node or another node cannot reach Redis. It does not advance past the mark of
-// a dead node before the last replay for that node.
+// Agreed returns a time in Unix milliseconds. Each commit that a node began before that time, by the clock of that
+// node, is settled: SQL shows it, and Redis has it. Agreed is zero until this node has read the marks of all nodes. It
+// does not advance
+//   - while a commit of any node has no answer,
+//   - while a node cannot reach Redis, or this node cannot read the marks in SQL,
+//   - past the mark of a dead node before the last replay for that node.
 func (p *Projection[Change, State]) Agreed() int64 { return p.agreed.Load() }
 
 // Writable reports whether Redis responds, even if it still lacks rows.
@@ -259,14 +263,14 @@ func (p *Projection[Change, State]) Begin(at time.Time) {
 // Done reports that Redis has the row, or that the row was certainly not committed.
 func (p *Projection[Change, State]) Done(at time.Time) {
 	p.mu.Lock()
-	p.settle(at)
+	p.settleRow(at)
 	p.mu.Unlock()
 }
 
 // Missed reports a committed row that Redis does not have. Up is false until Redis has it.
 func (p *Projection[Change, State]) Missed(at time.Time, row Change) {
 	p.mu.Lock()
-	p.settle(at)
+	p.settleRow(at)
 	p.missed.add(at.UnixMilli(), row)
 	p.up.Store(false)
 	p.behind.Store(true)
@@ -279,13 +283,12 @@ func (p *Projection[Change, State]) Missed(at time.Time, row Change) {
 // have continued without its connection. Until then, reads still trust Redis.
 func (p *Projection[Change, State]) Unsure(at time.Time, row Change) {
 	p.mu.Lock()
-	p.settle(at)
+	p.settleRow(at)
 	p.unsure.add(at.UnixMilli(), row)
 	p.mu.Unlock()
 }
 
-// Renew updates Redis from SQL for some changes. All data except the delta of a current change reaches Redis through
-// it.
+// Renew updates Redis from SQL for some changes.
 func (p *Projection[Change, State]) Renew(ctx context.Context, changes ...Change) error {
 	for some := range slices.Chunk(changes, atOnce) {
 		states, err := p.cfg.State(ctx, some)
@@ -322,7 +325,7 @@ func (p *Projection[Change, State]) Bring(ctx context.Context, within time.Durat
 	if !p.Writable() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
 	defer cancel()
 	states, err := p.cfg.State(ctx, changes)
 	if err == nil {
@@ -337,13 +340,13 @@ func (p *Projection[Change, State]) Bring(ctx context.Context, within time.Durat
 	return err == nil
 }
 
-func (p *Projection[Change, State]) settle(at time.Time) {
+func (p *Projection[Change, State]) settleRow(at time.Time) {
 	if p.pending[at.Unix()]--; p.pending[at.Unix()] == 0 {
 		delete(p.pending, at.Unix())
 	}
 }
 
-// Suspect makes Up false until the next successful round. Call it when a read or a write in Redis has failed.
+// Suspect makes Up and Writable false until the next successful round. Call it when a read or a write in Redis has failed.
 func (p *Projection[Change, State]) Suspect() {
 	p.up.Store(false)
 	p.writable.Store(false)
@@ -376,7 +379,7 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		ended := p.cfg.Redis.Ended()
 		err := p.round(ctx, ended)
 		p.sound = err == nil
-		p.keepNote(ctx)
+		p.storeSQLMark(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && failed == nil:
 			p.cfg.Log.Warn("redis is away or behind; answering from sql", "marks", p.cfg.Applied.String(), "err", err)
@@ -385,7 +388,7 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		}
 		failed = err
 		next := p.cfg.Every
-		complete := p.settled(err == nil)
+		complete := p.updateState(err == nil)
 		if errors.Is(err, errReplay) {
 			p.writable.Store(true) // Redis responds
 		}
@@ -400,8 +403,8 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 	}
 }
 
-// settled sets the state after a round and reports whether Redis is complete.
-func (p *Projection[Change, State]) settled(ok bool) bool {
+// updateState sets the state after a round and reports whether Redis is complete.
+func (p *Projection[Change, State]) updateState(ok bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writable.Store(ok)
@@ -410,15 +413,15 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 		p.behind.Store(false)
 	}
 	up := applied && len(p.awaited) == 0
-	if up && time.Since(p.looked) <= dead { // otherwise a live node's mark may be unknown
+	if up && time.Since(p.sqlMarksRead) <= deadAfter { // otherwise a live node's mark may be unknown
 		p.agreed.Store(p.oldest)
 	}
 	p.up.Store(up)
 	return up
 }
 
-// complete returns a time: all earlier rows of this node are in Redis, except those reported missed.
-func (p *Projection[Change, State]) complete() int64 {
+// completeUntil returns a time: all earlier rows of this node are in Redis, except those reported missed.
+func (p *Projection[Change, State]) completeUntil() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	oldest := time.Now().UnixMilli()
@@ -428,7 +431,7 @@ func (p *Projection[Change, State]) complete() int64 {
 	if p.unsure.since != 0 {
 		oldest = min(oldest, p.unsure.since)
 	}
-	for _, l := range p.again {
+	for _, l := range p.rechecks {
 		oldest = min(oldest, l.since)
 	}
 	return oldest
@@ -439,29 +442,29 @@ func (p *Projection[Change, State]) repair(ctx context.Context) error {
 	if _, err := p.applyAll(ctx, &p.missed); err != nil {
 		return fmt.Errorf("apply missed rows: %w", err)
 	}
-	if err := p.lookUp(ctx); err != nil {
+	if err := p.checkUnsure(ctx); err != nil {
 		p.cfg.Log.Debug("rows without an answer cannot be looked up yet", "marks", p.cfg.Applied.String(), "err", err)
 	}
 	return nil
 }
 
-// lookUp applies the unsure rows: at once, and again when their commits can no longer be running.
-func (p *Projection[Change, State]) lookUp(ctx context.Context) error {
+// checkUnsure applies the unsure rows: at once, and again when their commits can no longer be running.
+func (p *Projection[Change, State]) checkUnsure(ctx context.Context) error {
 	rows, err := p.applyAll(ctx, &p.unsure)
 	if err != nil {
 		return err
 	}
 	if rows.since != 0 {
 		p.mu.Lock()
-		p.again = append(p.again, lookup[Change]{rows, time.Now().Add(slowCommit)})
+		p.rechecks = append(p.rechecks, recheck[Change]{rows, time.Now().Add(slowCommit)})
 		p.mu.Unlock()
 	}
-	for len(p.again) > 0 && !time.Now().Before(p.again[0].due) {
-		if _, err := p.applyAll(ctx, &p.again[0].backlog); err != nil {
+	for len(p.rechecks) > 0 && !time.Now().Before(p.rechecks[0].due) {
+		if _, err := p.applyAll(ctx, &p.rechecks[0].backlog); err != nil {
 			return err
 		}
 		p.mu.Lock()
-		p.again = p.again[1:]
+		p.rechecks = p.rechecks[1:]
 		p.mu.Unlock()
 	}
 	return nil
@@ -496,7 +499,7 @@ func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time)
 	began := time.Now()
 	err := p.cfg.Changed(ctx, since, func(changes []Change) error { return p.renewLate(ctx, changes) })
 	if err == nil {
-		p.replays.note(began)
+		p.replays.record(began)
 		return nil
 	}
 	if ctx.Err() == nil {
@@ -506,11 +509,12 @@ func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time)
 	return fmt.Errorf("%w: %w", errReplay, err)
 }
 
-// round checks that Redis responds and is complete and undamaged. If it is not, round replays. Then it moves the mark.
+// round checks that Redis responds and is complete and undamaged. It returns an error if Redis does not respond. If
+// data is missing, it replays. Then it moves the mark.
 func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) error {
-	complete := p.complete()
-	noted, notedDue := p.deadNotes(ctx) // before the marks in Redis: a returning node writes to Redis first
-	identity, marks, err := p.look(ctx)
+	complete := p.completeUntil()
+	staleInSQL, dueInSQL := p.deadSQLMarks(ctx) // before the marks in Redis: a returning node writes to Redis first
+	identity, marks, err := p.readMarks(ctx)
 	if err != nil {
 		return err
 	}
@@ -529,17 +533,17 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 		}
 	}
 	p.await(marks, p.damaged || !p.sound || ended != p.ended.Load())
-	p.writable.Store(true) // later changes need no replay
-	stale, due := p.seen.dead(marks, p.repeatAfter)
+	p.writable.Store(true) // from now on, changes are written directly
+	stale, due := p.seen.deadMarks(marks, p.repeatAfter)
 	delete(stale, p.cfg.Node)
 	delete(due, p.cfg.Node)
-	for node := range noted {
-		if s := p.seen[node]; s.mark != "" && !hasSign(s.mark, signReplayed) && time.Since(s.since) <= dead {
-			delete(noted, node) // its mark in Redis moves
+	for node := range staleInSQL {
+		if s := p.seen[node]; s.mark != "" && !hasSign(s.mark, signReplayed) && time.Since(s.since) <= deadAfter {
+			delete(staleInSQL, node) // its mark in Redis moves
 		}
 	}
-	p.oldest = min(complete, oldest(marks), oldest(p.notes))
-	since := min(oldest(stale), oldest(noted))
+	p.oldest = min(complete, oldest(marks), oldest(p.sqlMarks))
+	since := min(oldest(stale), oldest(staleInSQL))
 	if p.damaged { // rows of any node may be missing
 		since = min(since, oldest(marks))
 	}
@@ -559,19 +563,19 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 		if due, err = claim(ctx, due, p.swap); err != nil {
 			return err
 		}
-		if notedDue, err = claim(ctx, notedDue, p.sql.swap); err != nil { // no reason to distrust Redis
+		if dueInSQL, err = claim(ctx, dueInSQL, p.sql.swap); err != nil { // no reason to distrust Redis
 			p.cfg.Log.Debug("a mark cannot be changed in sql", "marks", p.cfg.Applied.String(), "err", err)
 		}
-		if since = min(since, oldest(due), oldest(notedDue)); since == math.MaxInt64 {
+		if since = min(since, oldest(due), oldest(dueInSQL)); since == math.MaxInt64 {
 			return nil
 		}
 		p.beatMu.Lock()
-		p.claimed = []claims{{due, p.swap}, {notedDue, p.sql.swap}}
+		p.claimed = []claims{{due, p.swap}, {dueInSQL, p.sql.swap}}
 		if !p.damaged {
 			p.own = complete
 		}
 		p.beatMu.Unlock()
-		if err := p.beat(ctx); err != nil { // before the replay, whose node may die
+		if err := p.beat(ctx); err != nil { // this node may die during the replay
 			return err
 		}
 		began := time.Now()
@@ -583,7 +587,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 			return err
 		default: // Redis has all acknowledged changes; the marks stay, and a node replays from them later
 			p.beatMu.Lock()
-			p.claimed, due, notedDue = nil, nil, nil
+			p.claimed, due, dueInSQL = nil, nil, nil
 			p.beatMu.Unlock()
 		}
 		return p.repair(ctx)
@@ -597,10 +601,10 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if err := p.markReplayed(ctx, stale, due, p.swap); err != nil {
 		return err
 	}
-	if err := p.markReplayed(ctx, noted, notedDue, p.sql.swap); err != nil {
+	if err := p.markReplayed(ctx, staleInSQL, dueInSQL, p.sql.swap); err != nil {
 		return err
 	}
-	p.staleNotes, p.dueNotes = nil, nil
+	p.staleInSQL, p.dueInSQL = nil, nil
 	for node := range stale {
 		delete(p.awaited, node)
 	}
@@ -608,7 +612,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	return nil
 }
 
-// unknown is the name of the nodes before the loss of all marks.
+// unknown stands for all nodes that ran before all marks were lost.
 const unknown = "unknown"
 
 // markUnknown writes a mark for the nodes that ran before the first node that finds no marks. Redis may have lost
@@ -641,7 +645,7 @@ func (p *Projection[Change, State]) restoreMarks(ctx context.Context, marks map[
 	return nil
 }
 
-// swapFunc replaces the mark of a node in Redis or in SQL if it is still from, and reports whether it was. An empty
+// swapFunc replaces the mark of a node in Redis or in SQL if it still equals from, and reports whether it did. An empty
 // string means no mark.
 type swapFunc func(ctx context.Context, node, from, to string) (swapped bool, err error)
 
@@ -661,7 +665,7 @@ func claim(ctx context.Context, due map[string]string, swap swapFunc) (claimed m
 	return c.marks, nil
 }
 
-// renew writes claims again that are at least that old. It removes a claim if its mark has changed: the node lives, or
+// renew writes claims again whose last write is at least age ago. It removes a claim if its mark has changed: the node lives, or
 // another node replays for it.
 func (c claims) renew(ctx context.Context, age time.Duration) error {
 	for node, mark := range c.marks {
@@ -701,56 +705,55 @@ func (p *Projection[Change, State]) markReplayed(ctx context.Context, first, las
 	return nil
 }
 
-// keepNote stores this node's mark in SQL while Redis cannot be reached, and deletes it afterwards. The next round
+// storeSQLMark stores this node's mark in SQL while Redis cannot be reached, and deletes it afterwards. The next round
 // retries a failure.
-func (p *Projection[Change, State]) keepNote(ctx context.Context) {
+func (p *Projection[Change, State]) storeSQLMark(ctx context.Context) {
 	now := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	if p.sound {
-		if p.reached = now; p.note != "" {
+		if p.reached = now; p.sqlMark != "" {
 			// Another node may have changed the mark, because it considered this node dead.
 			if err := p.sql.remove(ctx, p.cfg.Node); err == nil {
-				p.note = ""
+				p.sqlMark = ""
 			}
 		}
 		return
 	}
-	if p.mark == "" && p.note == "" {
-		// No other node knows that this node has started.
-	} else if now.Sub(p.reached) < noteEvery || now.Sub(p.noted) < noteEvery {
+	known := p.mark != "" || p.sqlMark != "" // otherwise no other node knows that this node has started
+	if known && (now.Sub(p.reached) < sqlMarkInterval || now.Sub(p.sqlMarkWritten) < sqlMarkInterval) {
 		return
 	}
-	note := makeMark(p.applied.Load(), signNone)
-	if err := p.sql.write(ctx, p.cfg.Node, note); err != nil {
+	mark := makeMark(p.applied.Load(), signNone)
+	if err := p.sql.write(ctx, p.cfg.Node, mark); err != nil {
 		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // then no row can be written either
 		return
 	}
-	p.note, p.noted = note, now
+	p.sqlMark, p.sqlMarkWritten = mark, now
 }
 
-// deadNotes returns the marks in SQL of other nodes that are dead; see [watch.dead]. It reads them only at intervals,
+// deadSQLMarks returns the marks in SQL of other nodes that are dead; see [watch.deadMarks]. It reads them only at intervals,
 // because a node is dead only after some time.
-func (p *Projection[Change, State]) deadNotes(ctx context.Context) (stale, due map[string]string) {
+func (p *Projection[Change, State]) deadSQLMarks(ctx context.Context) (stale, due map[string]string) {
 	now := time.Now()
-	if now.Sub(p.looked) < dead/2 {
-		return p.staleNotes, p.dueNotes
+	if now.Sub(p.sqlMarksRead) < deadAfter/2 {
+		return p.staleInSQL, p.dueInSQL
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
-	notes, err := p.sql.all(ctx)
+	marks, err := p.sql.all(ctx)
 	if err != nil {
 		p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
-		return p.staleNotes, p.dueNotes
+		return p.staleInSQL, p.dueInSQL
 	}
-	delete(notes, p.cfg.Node)
-	p.looked, p.notes = now, notes
-	p.staleNotes, p.dueNotes = p.seenNotes.dead(notes, p.repeatAfter)
-	return p.staleNotes, p.dueNotes
+	delete(marks, p.cfg.Node)
+	p.sqlMarksRead, p.sqlMarks = now, marks
+	p.staleInSQL, p.dueInSQL = p.seenInSQL.deadMarks(marks, p.repeatAfter)
+	return p.staleInSQL, p.dueInSQL
 }
 
-// await waits for the nodes with a mark after an outage of Redis, or after a loss of data. Each live node must confirm by
-// its mark that Redis has its commits. A node that does not is dead, and a replay for it ends the wait. A node that
+// await updates the nodes for which Up must wait after an outage of Redis, or after a loss of data. Each live node must
+// confirm by its mark that Redis has its commits. A node that does not is dead, and a replay for it ends the wait. A node that
 // replays is alive, however long that takes. At its start, this node replays the rows of all nodes, and waits only for
 // nodes that are behind.
 func (p *Projection[Change, State]) await(marks map[string]string, outage bool) {
@@ -768,7 +771,7 @@ func (p *Projection[Change, State]) await(marks map[string]string, outage bool) 
 	}
 }
 
-func (p *Projection[Change, State]) look(ctx context.Context) (identity string, marks map[string]string, err error) {
+func (p *Projection[Change, State]) readMarks(ctx context.Context) (identity string, marks map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	if identity, err = p.cfg.Redis.Fingerprint(ctx); err != nil {
@@ -779,8 +782,8 @@ func (p *Projection[Change, State]) look(ctx context.Context) (identity string, 
 }
 
 // A mark has two times in Unix ms: all of the node's rows before the first time are applied, and the second is the time
-// of the mark's write. A sign may precede the second time. Builds that do not have the last two signs consider such a
-// node dead.
+// of the mark's write. A sign may precede the second time. Older
+// versions, which do not know the last two signs, consider such a node dead.
 const (
 	signNone     = ""  // the node lives
 	signBehind   = "+" // the node lives and replays: Redis may lack its commits
@@ -833,11 +836,11 @@ func oldest(marks map[string]string) int64 {
 // watch has the last seen mark of each node.
 type watch map[string]standing
 
-// dead returns the marks of dead nodes. stale are those that need a first replay. due are those whose second replay is
+// deadMarks returns the marks of dead nodes. stale are those that need a first replay. due are those whose second replay is
 // due, because they have not changed for repeatAfter. This node measures by its own clock how long a mark has not
 // changed. The time in the mark is from another node's clock. It is used only when this node sees the mark for the
-// first time. There the other clock may differ by the margin, because a second replay must not be early.
-func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, due map[string]string) {
+// first time. For a second replay, margin is added, so that unequal clocks never make it early.
+func (w watch) deadMarks(marks map[string]string, repeatAfter time.Duration) (stale, due map[string]string) {
 	now := time.Now()
 	stale, due = map[string]string{}, map[string]string{}
 	for node, mark := range marks {
@@ -864,7 +867,7 @@ func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, 
 			if stands > repeatAfter {
 				due[node] = mark
 			}
-		case stands <= dead:
+		case stands <= deadAfter:
 		case mark == "":
 			delete(w, node)
 		default:
@@ -932,7 +935,7 @@ func (p *Projection[Change, State]) move(ctx context.Context, mark string) error
 		return err
 	}
 	if !moved {
-		return errors.New("the mark was lost while it was being moved")
+		return errors.New("another value than this node's mark is in redis")
 	}
 	p.mark = mark
 	p.applied.Store(markTime(mark))
@@ -952,7 +955,7 @@ func (p *Projection[Change, State]) swap(ctx context.Context, node, from, to str
 // that one replay is enough.
 func (p *Projection[Change, State]) leave(ctx context.Context) {
 	p.mu.Lock()
-	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0 || len(p.again) > 0
+	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0 || len(p.rechecks) > 0
 	p.mu.Unlock()
 	if p.mark == "" || open || p.damaged {
 		return

@@ -385,7 +385,7 @@ func TestANodeWhoseClockIsBehindLivesWhileItsMarkMoves(t *testing.T) {
 		if n := len(d.replays()) - before; n != 0 || d.markOf(t, "behind") == "" || !d.Up() {
 			t.Errorf("%d replays for a node that lives, its mark is %q, and Redis is trusted: %v", n, d.markOf(t, "behind"), d.Up())
 		}
-		bubble.Sleep(dead + time.Second)
+		bubble.Sleep(deadAfter + time.Second)
 		if n := len(d.replays()) - before; n != 1 || d.markOf(t, "behind") != "" || !d.Up() {
 			t.Errorf("%d replays for a node that is dead, its mark is %q, and Redis is trusted: %v", n, d.markOf(t, "behind"), d.Up())
 		}
@@ -620,7 +620,7 @@ func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
 				bubble.Sleep(time.Second)
 				restart(memory)
 				for range 4 {
-					bubble.Sleep(dead / 3)
+					bubble.Sleep(deadAfter / 3)
 					if n1.Up() {
 						t.Error("n1 trusts redis, and n2 is behind")
 					}
@@ -648,7 +648,7 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.sound = true
-			return d.settled(true)
+			return d.updateState(true)
 		}
 		if err := d.db.Do(t.Context(), applied.At().SetCmd("n2", makeMark(time.Now().UnixMilli(), signNone))).Err; err != nil {
 			t.Fatal(err)
@@ -667,7 +667,7 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 			}
 		}
 		d.commit(2, time.Now()) // by n2, and not applied to Redis
-		bubble.Sleep(dead + time.Second)
+		bubble.Sleep(deadAfter + time.Second)
 		if !round() {
 			t.Error("redis is not trusted, and n2 is dead")
 		}
@@ -675,7 +675,7 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 	})
 }
 
-// n1 is cut off from Redis for longer than dead, continues to commit, and dies. n2 replays for it when the other nodes
+// n1 is cut off from Redis for longer than deadAfter, continues to commit, and dies. n2 replays for it when the other nodes
 // first consider it dead, and again after its death.
 func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
