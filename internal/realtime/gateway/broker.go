@@ -125,9 +125,13 @@ func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centri
 	if opts.Filter.Since != nil && opts.Filter.Since.Epoch != at.Epoch {
 		stored = nil
 	}
-	publications := make([]*centrifuge.Publication, len(stored))
+	publications, size := make([]*centrifuge.Publication, len(stored)), 0
 	for i := range stored {
 		publications[i] = publication(&stored[i].Event, stored[i].Offset)
+		size += len(publications[i].Data)
+	}
+	if size > maxRecoverBytes {
+		return nil, position(at), nil // a resuming client loads the state
 	}
 	return publications, position(at), nil
 }

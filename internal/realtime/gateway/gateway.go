@@ -136,6 +136,9 @@ const (
 	// The stream stores as many events.
 	maxRecover = 200
 
+	// maxRecoverBytes is the largest total size of these events. They are in one reply, which must fit into the queue.
+	maxRecoverBytes = maxQueued / 4
+
 	// drainTime is the time over which a stopping node disconnects its clients, so that their reconnects are spread.
 	drainTime = 2 * time.Second
 )
