@@ -13,13 +13,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
-// MembersChanged is the cache event that drops all members of a group. A change of single members updates the loaded
-// copy instead.
-var MembersChanged = cache.NewEvent[ID]("group members changed")
-
-// copies is the cached data of groups in Redis. A change continues without Redis ([cache.Proceed]), because no rule of
-// this domain uses the copies. While a copy is stale, a socket may stay subscribed to a group's channel. This ends when
-// the outbox delivers the drop.
+// copies is the cached data of groups in Redis. A change updates the loaded copy. It continues without Redis
+// ([cache.Proceed]), because no rule of a change uses the copies. They also admit subscribers: while a copy is stale, a
+// socket may stay subscribed to a group's channel. This ends when the outbox delivers the drop.
 type copies struct {
 	members *collection.Hash[ID, accounts.ID, cachedMember]
 }
@@ -32,7 +28,7 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 		}
 		return all
 	}
-	c := copies{collection.NewHash(rt, membersKeys, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed},
+	return copies{collection.NewHash(rt, membersKeys, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed},
 		collection.HashSource[ID, accounts.ID, cachedMember]{
 			Load: func(ctx context.Context, id ID) (map[accounts.ID]cachedMember, error) {
 				list, err := allMembers(ctx, db, id)
@@ -43,8 +39,6 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 				return byUser(maps.Values(found)), err
 			},
 		})}
-	cache.Drops(rt, MembersChanged, c.members)
-	return c
 }
 
 // targets returns the cached collections of a group, with d's update of loaded ones.

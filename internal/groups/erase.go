@@ -56,7 +56,7 @@ func (s *Service) eraseFrom(ctx context.Context, user accounts.ID, id ID) error 
 			}
 			before := next
 			next.Role, next.Muted = Owner, 0
-			if err := d.set(ctx, tx, before, next); err != nil {
+			if err := d.updateMember(ctx, tx, before, next); err != nil {
 				return err
 			}
 		}

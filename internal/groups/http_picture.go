@@ -62,9 +62,9 @@ func (s *Service) deletePicture(ctx context.Context, caller accounts.Caller, in 
 }
 
 func (s *Service) getPicture(ctx context.Context, in *struct {
-	Picture string `path:"picture" doc:"the picture's id"`
-	Size    string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
-	IfMatch string `header:"If-None-Match"`
+	Picture     string `path:"picture" doc:"the picture's id"`
+	Size        string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
+	IfNoneMatch string `header:"If-None-Match"`
 }) (*web.Image, error) {
 	id, err := ids.Parse[picture.Picture](in.Picture)
 	size, _ := strconv.Atoi(in.Size) // one of the enum
@@ -75,5 +75,5 @@ func (s *Service) getPicture(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return web.NewImage(in.IfMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
+	return web.NewImage(in.IfNoneMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
 }

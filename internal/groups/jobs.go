@@ -12,16 +12,16 @@ import (
 
 const (
 	// formerMemberLife is the shortest time until the row of a former member is deleted. The row of a muted one stays
-	// until the mute ends.
+	// until the mute ends. It is also the time from the end of a request or a link to its deletion.
 	formerMemberLife = 90 * 24 * time.Hour
 	// sweepBatch is the number of rows that a sweep handles at a time.
 	sweepBatch = 200
-	// dissolvedDelay is the time until the data of a dissolved group is deleted. Requests that were running when it was
+	// dissolvedDelay is the time until the data of a dissolved group is deleted. HTTP calls that were running when it was
 	// dissolved have ended by then.
 	dissolvedDelay = 10 * time.Minute
 )
 
-// Jobs returns the background jobs of this domain. No request waits for them.
+// Jobs returns the background jobs of this domain. No HTTP call waits for them.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "groups.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: s.prune}}
 }

@@ -182,7 +182,7 @@ func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card L
 
 // Join adds the user to the group of a link. If the link is a card and admins decide who joins, it opens a request with
 // answer instead. Then me is nil and r is the request. It returns ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull,
-// ErrGroups or ErrRequests.
+// ErrGroups, ErrRequests or accounts.ErrNoUser.
 func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answer string) (_ Group, me *Membership, r *Request, err error) {
 	defer errs.Wrap(&err, "groups.Join")
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {

@@ -82,7 +82,7 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 		if m == before {
 			return nil
 		}
-		return d.set(ctx, tx, before, m)
+		return d.updateMember(ctx, tx, before, m)
 	})
 	return m, err
 }
@@ -229,10 +229,10 @@ func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to acco
 		before := next
 		me = m
 		me.Role, next.Role, next.Muted = Admin, Owner, 0
-		if err := d.set(ctx, tx, m, me); err != nil {
+		if err := d.updateMember(ctx, tx, m, me); err != nil {
 			return err
 		}
-		return d.set(ctx, tx, before, next)
+		return d.updateMember(ctx, tx, before, next)
 	})
 	return g, me, err
 }
@@ -306,7 +306,7 @@ func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpda
 		if me.Nickname == m.Nickname {
 			return updateOwn(ctx, tx, id, me)
 		}
-		return d.set(ctx, tx, m, me)
+		return d.updateMember(ctx, tx, m, me)
 	})
 	return g, me, err
 }

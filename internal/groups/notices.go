@@ -106,7 +106,7 @@ func (d *changeSet) newNotices(staff []accounts.ID) (entries []notices.Entry) {
 // sourceOf returns the notice source of a request.
 func sourceOf(r Request) string { return "group_request:" + r.ID.String() }
 
-// formerStaff returns users who were admins or the owner before the change.
+// formerStaff returns users who were admins or the owner before the change, and are neither now.
 func (d *changeSet) formerStaff() (all []accounts.ID) {
 	for _, m := range d.changed {
 		if d.membersBefore[m.User].Role >= Admin && m.Role < Admin {

@@ -50,7 +50,7 @@ func (s *Service) changePicture(ctx context.Context, user accounts.ID, id ID, ne
 
 // Picture returns one size of a picture, or ErrPicture.
 //
-// It reads SQL, because browsers and proxies cache a picture for a year.
+// The server has no cache of pictures: browsers and proxies cache a picture for a year.
 func (s *Service) Picture(ctx context.Context, id PictureID, size int) (_ picture.Picture, err error) {
 	defer errs.Wrap(&err, "groups.Picture %s", id)
 	p, err := selectPicture(ctx, s.db, id, size)

@@ -14,7 +14,7 @@ import (
 const maxPending = 1000
 
 // RequestJoin requests to join a group. An open group admits the user at once; then r is nil. A second request changes
-// nothing. It returns ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups or ErrRequests.
+// nothing. It returns ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests or accounts.ErrNoUser.
 func (s *Service) RequestJoin(ctx context.Context, user accounts.ID, id ID, answer string) (r *Request, err error) {
 	defer errs.Wrap(&err, "groups.RequestJoin %s", id)
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {

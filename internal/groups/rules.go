@@ -39,7 +39,7 @@ const (
 	pin        // messages, for all
 )
 
-// needs has the lowest role for each verb. The group's setting may raise that of invite.
+// needs has the lowest role for each verb. The setting AdminsInvite of a group raises the role for invite to Admin.
 var needs = [...]Role{
 	invite: Member, describe: Admin, announce: Admin, answer: Admin, mute: Admin, muteAll: Admin, remove: Admin, ban: Admin,
 	configure: Owner, appoint: Owner, transfer: Owner, dissolve: Owner, leave: Member,

@@ -110,8 +110,8 @@ type changeSet struct {
 	closed        []Request
 }
 
-// write gives a member's row the next version.
-func (d *changeSet) write(m Membership) Membership {
+// withNextVersion increases the group's version, and returns m with it.
+func (d *changeSet) withNextVersion(m Membership) Membership {
 	d.group.Version++
 	m.version = d.group.Version
 	return m
@@ -119,7 +119,7 @@ func (d *changeSet) write(m Membership) Membership {
 
 // change runs fn in a transaction under the lock of a group, for a member whose role allows verbs. Then it writes the
 // group, updates the copies, publishes the changes and returns the group. It returns ErrGroup if the group does not
-// exist or the user is not a member, ErrMay or ErrOwner.
+// exist or the user is not a member. If the role does not allow a verb, it returns ErrMay or ErrOwner.
 func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []verb,
 	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error) (Group, error) {
 	return s.changeUnchecked(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -236,8 +236,9 @@ func (s *Service) admitChunk(ctx context.Context, tx *sqldb.Tx, d *changeSet, in
 		if muted <= now {
 			muted = 0
 		}
-		list[i] = d.write(Membership{User: u, Role: role, Muted: muted, Joined: now, Inviter: inviter,
-			own: own{Seen: d.group.Announced, ownVersion: max(former[u].ownVersion+1, now)}}) // a former row may be deleted
+		list[i] = d.withNextVersion(Membership{User: u, Role: role, Muted: muted, Joined: now, Inviter: inviter,
+			// now, because the former row, and its version, may be gone
+			own: own{Seen: d.group.Announced, ownVersion: max(former[u].ownVersion+1, now)}})
 	}
 	d.group.Members += len(list)
 	d.joined = append(d.joined, list...)
@@ -247,7 +248,8 @@ func (s *Service) admitChunk(ctx context.Context, tx *sqldb.Tx, d *changeSet, in
 // removeMember removes a member from a locked group, and deletes the member's links.
 func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Membership, reason string) error {
 	d.left = append(d.left, leaver{m.User, reason, m.Role})
-	m = d.write(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, own: own{ownVersion: m.ownVersion}, gone: d.at.UnixMilli()})
+	m = d.withNextVersion(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, own: own{ownVersion: m.ownVersion},
+		gone: d.at.UnixMilli()})
 	d.group.Members--
 	if err := deleteLinksOf(ctx, tx, d.group.ID, m.User); err != nil {
 		return err
@@ -255,9 +257,9 @@ func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Membership
 	return updateMember(ctx, tx, d.group.ID, m)
 }
 
-// set writes changes of a member that are visible to all members.
-func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, before, m Membership) error {
-	if m = d.write(m); d.membersBefore == nil {
+// updateMember writes changes of a member that are visible to all members.
+func (d *changeSet) updateMember(ctx context.Context, tx *sqldb.Tx, before, m Membership) error {
+	if m = d.withNextVersion(m); d.membersBefore == nil {
 		d.membersBefore = map[accounts.ID]Membership{}
 	}
 	d.membersBefore[m.User] = before

@@ -400,7 +400,7 @@ func deleteUserRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 			return err
 		}
 	}
-	// the row of a muted former member would not be pruned
+	// Otherwise the row of a muted former member would stay until the mute ends.
 	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user)
 	return err
 }

@@ -23,8 +23,8 @@ func (s *Service) Jobs() []worker.Job {
 	}}}
 }
 
-// sweep removes the connections of nodes that have had no lease for [linger]. Only this process' clock measures the
-// time. A node that is missing for a moment is not yet dead.
+// sweep removes the connections of nodes that have had no lease for [linger]. Times are compared within this process,
+// because clocks of nodes differ. A node that is missing for a moment is not yet dead.
 func (s *Service) sweep(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "presence.sweep")
 	marks, err := s.redis.readMarks(ctx)
@@ -60,8 +60,8 @@ func (s *Service) sweep(ctx context.Context) (err error) {
 }
 
 // sweepNode removes the connections of a dead node, or those that an earlier sweep left. It sets the mark before the
-// first removal, because a sweep may not finish, and again at the end. A node that was not dead reads the mark and
-// stores all its connections again.
+// first removal, because a sweep may not finish. It sets the mark again at the end, because the node may have returned
+// and replaced the first one. A node that was not dead reads the mark and stores all its connections again.
 func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) error {
 	swept := 0
 	for {

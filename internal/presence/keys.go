@@ -17,13 +17,15 @@ var Keys = keyspace.New("presence")
 const keyTTL = 24 * time.Hour
 
 var (
+	// A value with a socket and an event stream: "kX3…:s1f:Qb7…:t6y2k0 kX3…:e2a:Qb7…:t6y2m4".
 	connectionKeys = keyspace.Def1[accounts.ID](Keys, "user:connection:{{uid}}",
 		keyspace.BytesOf("node:kind and number:device:Unix seconds in base 36 of each connection, with spaces between them"),
 		keyspace.UpTo(keyTTL), keyspace.Doc{Purpose: "a user's connections; each counts while its node is live", Together: "uid",
 			MaxBytes: 32 << 10})
 
 	statusKeys = keyspace.Def1[accounts.ID](Keys, "user:status:{{uid}}", keyspace.BytesOf("wish (1 online, 2 away, 3 busy):version"),
-		keyspace.UpTo(keyTTL), keyspace.Doc{Purpose: "the status that a user has chosen for the time online, a copy from SQL", Together: "uid",
+		keyspace.UpTo(keyTTL), keyspace.Doc{Purpose: "the status that others see while the user is connected, a copy of the wish in SQL",
+			Together:      "uid",
 			InvalidatedBy: []string{"a newer wish"}, MaxBytes: 32})
 
 	versionKeys = keyspace.Def1[accounts.ID](Keys, "user:presence_version:{{uid}}", keyspace.CounterKind(),

@@ -19,7 +19,7 @@ type localConnection struct {
 	removing        bool      // it is to be removed from Redis
 	sent            bool      // Redis may have it
 	stored          bool      // Redis has it
-	publishedOnline bool      // the friends see the user as online
+	publishedOnline bool      // the user is published as online, and not yet as offline
 	lingeredAgain   bool      // Redis did not have it at its removal, see lingerAgain
 	queued          bool      // it is in pending
 	renewAt         time.Time // the TTL of its key is renewed then
@@ -165,7 +165,7 @@ func (cs *localConnections) delete(c *localConnection) {
 	}
 }
 
-// markStored records that Redis has a connection. It reports whether the friends already saw the user as online.
+// markStored records that Redis has a connection. It reports whether the user was already published as online.
 func (cs *localConnections) markStored(c *localConnection, renewAt time.Time) (publishedOnline bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -177,10 +177,10 @@ func (cs *localConnections) markStored(c *localConnection, renewAt time.Time) (p
 	return publishedOnline
 }
 
-// lingerAgain handles a connection that was to be removed and was missing in Redis. It enqueues the connection to be
-// stored again, and the connection lingers a second time. Meanwhile, the user's other lost connections are stored
-// again. lingers is false for a connection that has already lingered a second time. lost reports whether Redis had the
-// connection before.
+// lingerAgain handles a connection that was to be removed and is missing in Redis. Redis may also have lost the user's
+// other connections. If the connection were removed now, friends might see a false "offline". Therefore it is stored
+// again, and lingers a second time. Meanwhile, the user's other lost connections are stored again. lingers is false for
+// a connection that has already lingered a second time. lost reports whether Redis had the connection before.
 func (cs *localConnections) lingerAgain(c *localConnection, now time.Time) (lost, lingers bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

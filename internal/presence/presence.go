@@ -108,7 +108,8 @@ func parseConnection(entry string) (c Connection, ok bool) {
 	return c, parseErrs == [4]error{} && (c.Kind == Socket || c.Kind == Stream)
 }
 
-// Wish is the status that a user has chosen for the time online. A user who never set one has the zero Wish.
+// Wish is a user's choice of the status that others see while the user is connected. A user who never set one has the
+// zero Wish.
 type Wish struct {
 	Status  Status
 	Version int64 // counts the user's changes

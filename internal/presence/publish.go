@@ -167,24 +167,28 @@ func (s *Service) publishChange(ctx context.Context, user accounts.ID, c change,
 			return err
 		}
 	}
-	s.metrics.changes.WithLabelValues(c.status.String()).Inc()
 	data := encodeStatus(UserStatus{User: user, Status: c.status, LastSeen: c.at, Version: c.version})
 	var batch []events.Event
 	if c.own {
 		batch = append(batch, newEvent(user, c, data))
 	}
+	dataOfFriends := data
+	if c.hidden {
+		dataOfFriends = encodeStatus(UserStatus{User: user, Version: c.version})
+	}
+	for _, f := range friends {
+		batch = append(batch, newEvent(f, c, dataOfFriends))
+	}
+	if err := s.cfg.Bus.PublishPaced(ctx, batch); err != nil { // many users with many friends may leave at once
+		return err
+	}
+	s.metrics.changes.WithLabelValues(c.status.String()).Inc()
 	if visible {
 		if err := s.redis.publish(ctx, newEvent(user, c, data)); err != nil {
 			s.log.Debug("presence: change not published to channel:user_status", "err", err)
 		}
 	}
-	if c.hidden {
-		data = encodeStatus(UserStatus{User: user, Version: c.version})
-	}
-	for _, f := range friends {
-		batch = append(batch, newEvent(f, c, data))
-	}
-	return s.cfg.Bus.PublishPaced(ctx, batch) // many users with many friends may leave at once
+	return nil
 }
 
 // encodeStatus returns the data of an event.

@@ -50,7 +50,7 @@ var keyTTLMillis = strconv.FormatInt(keyTTL.Milliseconds(), 10)
 type userState struct {
 	connections     []Connection
 	wish            Wish
-	publishedOnline bool // friends see the user as online
+	publishedOnline bool // the user is published as online, and not yet as offline
 	version         int64
 }
 
@@ -62,7 +62,7 @@ func parseVersion(value string) int64 {
 	return v
 }
 
-// change draws a version for a change of a user's audience.
+// change returns the next version of a user's status, for a change of the user's audience.
 func (s *redisStore) change(ctx context.Context, user accounts.ID) (int64, error) {
 	return changeScript.Run(ctx, s.db, []keyspace.Key{versionKeys.At(user).Key}, keyTTLMillis, s.millis()).Int()
 }

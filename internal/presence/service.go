@@ -95,12 +95,12 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Get returns the presence of users as viewer may see it, in the order of users. withLastSeen adds when offline users
-// were last seen, which costs a SELECT. partial reports that Redis is unavailable, or lacks connections to a live node.
+// Get returns the presence of users as viewer may see it, in the order of users. withLastSeen adds the last-seen time of
+// offline users, which costs a SELECT. partial reports that Redis is unavailable, or lacks connections to a live node.
 // Online users may then appear offline, and the viewer gets the event presence.complete later. It returns ErrTooMany
 // for more than [MaxUsers] users.
 //
-// The presence costs two commands to Redis. Get reads the viewer's friends and the users' settings at the same time.
+// Reading costs two commands to Redis. Get reads the viewer's friends and the users' settings at the same time.
 func (s *Service) Get(ctx context.Context, viewer accounts.ID, users []accounts.ID,
 	withLastSeen bool) (_ []UserStatus, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Get")
@@ -336,7 +336,7 @@ func (s *Service) Own(ctx context.Context, user accounts.ID) (now, wish Status, 
 	return states[0].Status, rows[user].wish.status(), partial, asKind(err)
 }
 
-// SetWish sets a user's status for the time online. It publishes a changed status to the user's friends.
+// SetWish stores a user's wish. It publishes a changed status to the user's friends.
 func (s *Service) SetWish(ctx context.Context, user accounts.ID, to Status) (err error) {
 	defer errs.Wrap(&err, "presence.SetWish %s", user)
 	w, changed, err := updateWish(ctx, s.db, user, to)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/ids"
@@ -116,6 +118,23 @@ func TestStatusChannel_GetsEachVisibleChangeOnce(t *testing.T) {
 		slices.Sort(got)
 		if want := []string{format(0, "online"), format(1, "busy"), format(1, "online")}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestPublishChange_AfterErrorPublishedNothing(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		n := w.start()
+		n.kill() // the bus accepts no event
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := n.publishChange(ctx, w.users[0], change{status: Away, own: true}, false)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("publishChange: %v, want %v", err, context.DeadlineExceeded)
+		}
+		if counted := testutil.ToFloat64(n.metrics.changes.WithLabelValues(Away.String())); counted != 0 {
+			t.Errorf("%v changes are counted, want 0", counted)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 
 const (
 	// linger is how long a closed connection still counts. A user who returns within this time was never offline.
-	// Connections to a dead node count for the same time.
+	// Entries of a dead node are removed after the same time; they stop counting when its lease ends.
 	linger = 5 * time.Second
 	// beatEvery is the time between two checks of a node's connections in Redis. It may delay the removal of a
 	// lingering connection.
@@ -215,7 +215,7 @@ func (s *Service) markWriting(ctx context.Context) bool {
 	return s.hasMark
 }
 
-// pause delays the pending writes until the next beat. It returns false.
+// pause removes the wake signal, so that Run retries at the next beat. It returns false.
 func (s *Service) pause() bool {
 	select {
 	case <-s.local.wake:

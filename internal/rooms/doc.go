@@ -10,9 +10,13 @@
 //
 //   - a room that is not closed has exactly one owner;
 //   - a room has no more members than the settings allow, and its member count is exact;
-//   - no member is banned;
+//   - no member is banned: checkJoin refuses a banned user, a ban removes the membership, and all other rules need a
+//     membership;
 //   - a link admits no more users than its limit;
 //   - when a line or danmaku is committed, its sender is allowed to send it and is not muted.
+//
+// A banned user still sees an open room as other users do who are not in it, and may come back as a guest if the room
+// allows guests.
 //
 // # Playback
 //

@@ -9,7 +9,8 @@
 // A lease is a lock that expires (Gray and Cheriton, 1989). It is a key with a TTL. A process creates the key if it does
 // not exist, and renews it while it holds the lease. If the holder dies, the key expires after at most the life of the
 // lease, and another process takes over. Renewal and release compare the key with the value that the holder wrote, so
-// that no process ends the lease of another. [Leases.Run] renews after each third of the life, so two renewals may fail.
+// that no process ends the lease of another. [Leases.Run] renews after a third of the life. After a failure it retries
+// four times as often, until a sixth of the life is left.
 //
 // No lock over a network can guarantee that its holder was not suspended between a check of the clock and a write.
 // Therefore every turn has a fencing token, a number greater than the tokens of all turns before (Kleppmann, "How to do
@@ -30,10 +31,11 @@
 //
 // After a FLUSHALL, a restart without persistence or an asynchronous failover, the lease is lost although its holder is
 // alive. Another process may acquire it at once. Until the first holder's next renewal, after at most a third of the
-// life, both processes act as holders. Their tokens differ: a token is never smaller than the wall clock of the acquiring
-// process in microseconds, so it also rises if the counter was lost. This requires that the clocks of the two processes
-// differ by less than the time between their turns, and that there are at most a million turns a second. While Redis is
-// unreachable, no process can acquire a lease, and a holder loses its lease when the life has passed.
+// life, both processes act as holders. Their tokens differ. A token is never smaller than the wall clocks of the acquiring
+// process and of its Redis server, in microseconds, so it also rises if the counter was lost. For that, it is enough that
+// the clocks of the processes and of the Redis servers differ by less than the time between two turns. There may be at
+// most a million turns a second. While Redis is unreachable, no process can acquire a lease, and a holder loses its lease
+// when the life has passed.
 //
 // # Costs
 //

@@ -20,23 +20,24 @@ const (
 	// minLife keeps the margin larger than the clock resolution of the embedded server, which may expire a key 50 ms
 	// early or late.
 	minLife = 400 * time.Millisecond
-	// renewals is the number of renewals in a life, so that two may fail.
-	renewals = 3
-	// margin is the divisor of the life: a holder stops a sixth of the life before Redis could give the lease to
+	// renewalsPerLife is the number of renewals in a life. After a failure, a holder retries four times as often, until
+	// the margin.
+	renewalsPerLife = 3
+	// marginDivisor is the divisor of the life: a holder stops a sixth of the life before Redis could give the lease to
 	// another process.
-	margin = 6
+	marginDivisor = 6
 	// releaseTime bounds a release, which continues after the context of its caller has ended.
 	releaseTime = time.Second
 )
 
 var (
 	// ErrHeld reports that another process, or another turn of this one, holds the lease.
-	ErrHeld = errors.New("another holder has it")
+	ErrHeld = errors.New("lease held")
 	// ErrLost reports that the caller no longer holds the lease, or may no longer hold it. It is the cause of the
 	// context that [Leases.Run] cancels.
 	ErrLost = errors.New("lease: lost")
 	// ErrLife reports an invalid life, which is a mistake of the program.
-	ErrLife = errors.New("impossible life")
+	ErrLife = errors.New("invalid duration")
 )
 
 var (
@@ -54,7 +55,7 @@ var (
 
 // Keys are the keys of one lease. They share a hash tag.
 type Keys struct {
-	// Lease stores the holder. Its family's TTL is a [keyspace.Lease] and the largest allowed life.
+	// Lease stores the holder. Declare its family with keyspace.Lease(max); max bounds the life.
 	Lease keyspace.Bytes
 	// Fence stores the last fencing token. Its family never expires. For leases with many names, it may have a TTL that
 	// is longer than the largest difference between the clocks of two nodes.
@@ -110,9 +111,9 @@ type Held struct {
 	until atomic.Pointer[time.Time]
 }
 
-// Acquire acquires the lease for life. owner is a name for operators. It returns [ErrHeld] if the lease is held, even
-// by the same owner, and [ErrLife] if life is under 400 ms or over the TTL of the family. After [redis.ErrUnavailable],
-// the lease may have been acquired; it then expires.
+// Acquire acquires the lease for life. owner is shown in [Holder] (for example a node's id); it is not compared. Acquire
+// returns [ErrHeld] if the lease is held, even by the same owner, and [ErrLife] if life is under 400 ms or over the TTL
+// of the family. After [redis.ErrUnavailable], the lease may have been acquired; it then expires.
 func (l *Leases) Acquire(ctx context.Context, keys Keys, owner string, life time.Duration) (*Held, error) {
 	held, _, err := l.acquire(ctx, keys, owner, life)
 	if err != nil {
@@ -142,7 +143,7 @@ func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time
 		return nil, 0, keyspace.ErrReply
 	case token == 0:
 		h := holder(answer[1].Str, answer[2].N)
-		return nil, h.Left, fmt.Errorf("%w: %s for %s", ErrHeld, h.Owner, h.Left)
+		return nil, h.Left, fmt.Errorf("%w by %s, expires in %s", ErrHeld, h.Owner, h.Left)
 	}
 	h := &Held{Token: token, l: l, key: keys.Lease.Key, value: fmt.Sprintf("%d %s", token, me), life: life}
 	h.heldSince(sent)
@@ -155,12 +156,12 @@ func (h *Held) Until() time.Time { return *h.until.Load() }
 
 // heldSince sets Until after a request set the TTL of the lease; sent is the time before that request.
 func (h *Held) heldSince(sent time.Time) {
-	until := sent.Add(h.life - h.life/margin)
+	until := sent.Add(h.life - h.life/marginDivisor)
 	h.until.Store(&until)
 }
 
-// Renew extends the lease to its whole life. [ErrLost] means that the lease is free or belongs to another holder, and
-// stays lost.
+// Renew extends the lease to its whole life. [ErrLost] means that the lease is free or belongs to another holder. A lost
+// lease cannot be renewed again.
 func (h *Held) Renew(ctx context.Context) error {
 	sent := time.Now()
 	n, err := renew.Run(ctx, h.l.db, []keyspace.Key{h.key}, h.value, millis(h.life)).Int()
@@ -189,7 +190,8 @@ func (h *Held) Release(ctx context.Context) error {
 // lease and returns the error of fn. If the lease is lost, Run cancels the context of fn with the cause [ErrLost],
 // waits for fn, ignores its error and starts again. While Redis is unavailable, Run retries three times per life.
 //
-// Run is one turn. For repeated work, use a loop in fn or call Run again.
+// Run ends after the first call of fn that ends without losing the lease. For repeated work, use a loop in fn or call
+// Run again.
 //
 // If ctx ends, Run returns the error of fn. If fn was not running, it returns the cause of ctx, joined with a
 // [redis.ErrUnavailable] if Redis was unavailable. Other errors are [ErrLife] and errors of the server about the key.
@@ -227,7 +229,7 @@ func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Dur
 
 // pause returns the interval of renewals, with jitter, so that waiting processes do not send requests at the same time.
 func pause(life time.Duration) time.Duration {
-	return life/renewals - mathrand.N(life/renewals/4)
+	return life/renewalsPerLife - mathrand.N(life/renewalsPerLife/4)
 }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -262,7 +264,7 @@ func (h *Held) runHeld(ctx context.Context, fn func(context.Context, int64) erro
 
 // renewUntil renews the lease until ctx ends or the lease is lost.
 func (h *Held) renewUntil(ctx context.Context) (lost bool) {
-	next := h.life / renewals
+	next := h.life / renewalsPerLife
 	for {
 		wait(ctx, min(next, time.Until(h.Until())))
 		if ctx.Err() != nil {
@@ -274,13 +276,13 @@ func (h *Held) renewUntil(ctx context.Context) (lost bool) {
 		stop()
 		switch {
 		case err == nil:
-			next = h.life / renewals
+			next = h.life / renewalsPerLife
 		case ctx.Err() != nil:
 			return false
 		case errors.Is(err, ErrLost) || !time.Now().Before(h.Until()):
 			return true
 		default:
-			next = h.life / renewals / 4
+			next = h.life / renewalsPerLife / 4
 		}
 	}
 }

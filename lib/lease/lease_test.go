@@ -177,7 +177,7 @@ func testHeirInTime(t *testing.T, db *redis.DB, l *Leases) {
 	began := time.Now()
 	must(t, l.Run(t.Context(), k, "heir", life, func(context.Context, int64) error { return nil }))
 	// The embedded server expires a key up to 50 ms late.
-	if now := time.Now(); now.Before(began.Add(life-life/margin)) || now.After(began.Add(life+100*time.Millisecond)) {
+	if now := time.Now(); now.Before(began.Add(life-life/marginDivisor)) || now.After(began.Add(life+100*time.Millisecond)) {
 		t.Errorf("the take-over took %s, want %s", now.Sub(began), life)
 	}
 }
@@ -297,8 +297,8 @@ func testLost(t *testing.T, db *redis.DB, l *Leases) {
 		must(t, k.Lease.Delete(t.Context(), db))
 		began := time.Now()
 		<-ctx.Done()
-		if took := time.Since(began); took != life/renewals {
-			t.Errorf("the loss is noticed after %s, want %s: with the first renewal", took, life/renewals)
+		if took := time.Since(began); took != life/renewalsPerLife {
+			t.Errorf("the loss is noticed after %s, want %s: with the first renewal", took, life/renewalsPerLife)
 		}
 		if cause := context.Cause(ctx); cause != ErrLost {
 			t.Errorf("cause %v, want %v", cause, ErrLost)
@@ -484,8 +484,8 @@ func TestRun_StopsBeforeLeaseExpires(t *testing.T) {
 					began := time.Now()
 					leave(wire)
 					<-ctx.Done()
-					if took := time.Since(began); took != life-life/margin {
-						t.Errorf("the run ended after %s, want %s: when the life ends, less the margin", took, life-life/margin)
+					if took := time.Since(began); took != life-life/marginDivisor {
+						t.Errorf("the run ended after %s, want %s: when the life ends, less the margin", took, life-life/marginDivisor)
 					}
 					if context.Cause(ctx) != ErrLost {
 						t.Errorf("cause %v, want %v", context.Cause(ctx), ErrLost)
@@ -508,7 +508,7 @@ func TestRun_SurvivesOneFailedRenewal(t *testing.T) {
 		k := fresh()
 		must(t, l.Run(t.Context(), k, "a", life, func(ctx context.Context, token int64) error {
 			memory.Kill()
-			time.Sleep(life/renewals + life/renewals/8) // the first renewal has failed
+			time.Sleep(life/renewalsPerLife + life/renewalsPerLife/8) // the first renewal has failed
 			memory.Restart()
 			time.Sleep(5 * life)
 			h, ok, err := l.Holder(ctx, k)

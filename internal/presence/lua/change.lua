@@ -1,4 +1,4 @@
--- change: draw a version of a user's status. It is higher than the last one, and at least the given time.
+-- change: set the next version of a user's status. It is higher than the last one, and at least the given time.
 --
 -- KEYS[1] version  string  a number
 -- ARGV[1] the TTL of the key in milliseconds

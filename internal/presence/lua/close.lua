@@ -1,4 +1,5 @@
--- close: remove one connection of a user, or all of them to one node. The removal of the last one draws a version.
+-- close: remove one connection of a user, or all of them to one node. The removal of the last one
+-- sets the next version.
 --
 -- KEYS[1] connections  string  entries with spaces between them
 -- KEYS[2] version      string  of the user's status, see change.lua

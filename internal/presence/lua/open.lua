@@ -1,4 +1,4 @@
--- open: store a connection of a user. The first one draws a version.
+-- open: store a connection of a user. The first one sets the next version.
 --
 -- KEYS[1] connections  string  entries with spaces between them, the oldest first
 -- KEYS[2] version      string  of the user's status, see change.lua

@@ -1,5 +1,5 @@
--- wish: store a user's wish, unless Redis has a newer one. If the wish changes and the user has connections, it draws a
--- version.
+-- wish: store a user's wish, unless Redis has a newer one. If the wish changes and the user has connections, it sets
+-- the next version.
 --
 -- KEYS[1] status       string  wish:version
 -- KEYS[2] connections  string  entries with spaces between them

@@ -111,7 +111,7 @@ func (b *Bus) leave(ctx context.Context, c *channel, l *Listener) {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	if leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, millis(resumeTTL)).Err != nil {
-		// The node may stay in the list until another listener is added. A late command may remove it after that.
+		// The node may stay in the list until another listener is added. A late command may remove the node after that.
 		b.TakenForDead()
 	}
 	c.mu.Lock() // a new listener may be waiting for registering
@@ -196,7 +196,7 @@ func position(r keyspace.Reply) (Position, error) {
 	return Position{epoch, uint64(offset)}, nil //nolint:gosec // offsets count up from 0
 }
 
-// newEpoch returns 52 random bits as text.
+// newEpoch returns 51 random bits as text. The lowest of 52 bits is always set, so that the number is never 0.
 func newEpoch() string { return strconv.FormatUint(rand.Uint64()>>12|1, 36) }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -209,7 +209,7 @@ type StoredEvent struct {
 
 // History returns at most limit events of a channel after an offset, oldest first, and the channel's position. They
 // are complete if the first offset is after+1; otherwise older events have expired. The Position is zero if the
-// channel has no listener on any node.
+// channel has no listener on any node and no client may resume.
 func (b *Bus) History(ctx context.Context, name string, after uint64, limit int) ([]StoredEvent, Position, error) {
 	_, meta, stream := keysOf(name)
 	reply := historyScript.Run(ctx, b.db, []keyspace.Key{meta, stream}, strconv.FormatUint(after, 10), strconv.Itoa(limit))

@@ -8,14 +8,14 @@
 // For each channel, Redis stores which nodes have subscribers (gateway:nodes), the channel's position (gateway:meta:
 // an epoch, and the offset of the newest event) and its latest 200 events for five minutes (gateway:stream). A node's
 // sender takes all queued events. One round trip finds which of their channels have subscribers. A second one gives
-// these events their offsets. A third one delivers them to the nodes concerned. Each node has one Redis subscription, to
-// its own channel (gateway:node), for any number of channels of its subscribers. An event of an offline user therefore
-// costs only a part of an MGET, and a subscription costs one script and no Redis subscription.
+// these events their offsets. A third one delivers them to the nodes concerned. One Redis channel per node (gateway:node)
+// carries the events of all its subscribers. An event of an offline user therefore costs only a part of an MGET, and a
+// subscription costs one script and no Redis subscription.
 //
 // # Guarantees
 //
-//   - A listener gets the events of its channel in the order of their offsets, each once, or [Listener].Lost is called. It
-//     then loads the current state.
+//   - A listener gets the events of its channel in the order of their offsets, or [Listener].Lost is called and it loads the
+//     current state. It gets each event once, except after an unanswered command, see below.
 //   - Redis' pub/sub delivers at most once. A node that sees a gap between two offsets, or whose subscription was
 //     interrupted, reads the missing events from the stream.
 //   - If the stream cannot fill the gap (Redis was emptied or failed over, events were lost on the way), the channel begins

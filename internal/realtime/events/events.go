@@ -156,7 +156,7 @@ func (b *Bus) SetLive(live func(context.Context) ([]string, error)) { b.live = l
 
 // SetBehind sets the function that reports whether Redis lacks something that this node has acknowledged. While it
 // does, the bus begins no new epoch after a failed publish: a notified listener loads the state, and another node may
-// serve it from Redis. Call it before [Bus.Run].
+// serve it from Redis, which does not have the change yet. Call it before [Bus.Run].
 func (b *Bus) SetBehind(behind func() bool) { b.behind = behind }
 
 // SetAhead sets a function that gets the channels of each batch before its events are delivered; delivery waits for
@@ -194,8 +194,8 @@ func (b *Bus) Publish(batch []Event) {
 	}
 }
 
-// PublishPaced is Publish for many events that are not urgent. It waits until the sender accepts them, which prefers
-// the events of Publish. It returns ctx's error if ctx ends first.
+// PublishPaced is Publish for many events that are not urgent. It waits until the sender accepts them. To fill
+// a batch, the sender prefers the events of Publish. It returns ctx's error if ctx ends first.
 func (b *Bus) PublishPaced(ctx context.Context, batch []Event) error {
 	if len(batch) == 0 {
 		return nil
@@ -230,7 +230,7 @@ type Stats struct {
 	Local    uint64 // events that reached this node's listeners only, because Redis did not reply
 	CaughtUp uint64 // events read from a stream, because their message did not arrive
 	Lost     uint64 // calls of Lost, by channel
-	Unsent   uint64 // channels that began a new epoch, because an event could not be sent
+	Unsent   uint64 // channels of events that could not be sent; those with subscribers begin a new epoch
 }
 
 // Stats returns the counts. It may be called at any time.

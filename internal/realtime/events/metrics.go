@@ -13,7 +13,7 @@ var (
 	lostDesc = prometheus.NewDesc("stoa_events_lost_total",
 		"Times that a channel's listeners were notified of possibly missed events, so that they load the current state.", nil, nil)
 	unsentDesc = prometheus.NewDesc("stoa_events_unsent_total",
-		"Channels that began a new epoch because an event could not be sent; their listeners are notified.", nil, nil)
+		"Channels of events that could not be sent; those with subscribers begin a new epoch, and their listeners are notified.", nil, nil)
 )
 
 type collector struct{ b *Bus }

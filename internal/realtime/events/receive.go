@@ -18,9 +18,10 @@ const (
 )
 
 // lateChecks are the delays of further checks after a node was treated as dead. Another node may still remove it from
-// a channel by an old list of live nodes. That may happen at the end of a check ([checkTimeout], and a list may be
-// 1.5 s old). It may also happen by a command that hangs in a connection; the client closes such a connection after
-// about ten seconds.
+// a channel by an old list of live nodes:
+//
+//   - at the end of a check, which takes up to [checkTimeout] with a list that may be 1.5 s old;
+//   - by a command that hangs in a connection; the client closes such a connection after about ten seconds.
 var lateChecks = [...]time.Duration{checkTimeout + 2*time.Second, time.Minute}
 
 // messageItem is one event of a message between nodes. Without V, it means that the channel has begun a new epoch.
@@ -100,7 +101,7 @@ func (b *Bus) checkAfterGap() {
 	b.requestCheck()
 }
 
-// resetAll is requestCheck that begins a new epoch of every channel of this node, because another node lost events of
+// resetAll marks all channels of this node for a new epoch and requests a check, because another node lost events of
 // unknown channels.
 func (b *Bus) resetAll() {
 	b.stale.Store(true)
@@ -154,6 +155,7 @@ func (b *Bus) checkAll(ctx context.Context) bool {
 	return true
 }
 
+// checkPage is checkAll for some channels. It reports whether Redis replied to all commands.
 func (b *Bus) checkPage(ctx context.Context, names []string, newEpochs, gap bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -226,7 +228,8 @@ func (b *Bus) resetUnsent(ctx context.Context) {
 	}
 }
 
-// resetListened begins new epochs of the channels that have subscribers.
+// resetListened begins new epochs of the channels that have subscribers. It reports whether Redis replied to all
+// commands.
 func (b *Bus) resetListened(ctx context.Context, names []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -245,13 +248,14 @@ func (u *unsent) restoreMore() {
 	u.more = true
 }
 
-// resetChannels begins new epochs and notifies all nodes with subscribers. If known is set, it skips channels with
-// another epoch than on this node, because another node has already reset them.
-func (b *Bus) resetChannels(ctx context.Context, names []string, known bool) bool {
+// resetChannels begins new epochs and notifies all nodes with subscribers. If onlyKnownEpoch is set, it skips channels
+// with another epoch than on this node, because another node has already reset them. It reports whether Redis replied
+// to all commands.
+func (b *Bus) resetChannels(ctx context.Context, names []string, onlyKnownEpoch bool) bool {
 	cmds, epochs := make([]keyspace.Cmd, len(names)), make([]string, len(names))
 	for i, name := range names {
 		old := ""
-		if c := b.listening(name); known && c != nil {
+		if c := b.listening(name); onlyKnownEpoch && c != nil {
 			c.mu.Lock()
 			old = c.at.Epoch
 			c.mu.Unlock()

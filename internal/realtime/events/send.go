@@ -135,8 +135,8 @@ func (b *Bus) findSilent(ctx context.Context, batch []Event) (map[string]bool, e
 		}
 	}
 	slices.Sort(names)
+	// Scripts are slow in the embedded server, so there the check is worth its cost for any number of channels.
 	if names = slices.Compact(names); len(names) == 0 || len(names) < probeThreshold && b.db.Mode() != "embedded" {
-		// embedded scripts are slow
 		return nil, nil
 	}
 	return b.silentChannels(ctx, names)
@@ -218,8 +218,8 @@ func (p outgoing) addItem(node, channel string, at Position, needsResync bool, e
 	m.text = append(event(m.text), '}')
 }
 
-// deliver sends messages to other nodes. If a message cannot be sent, its events are only in the streams. No node reads
-// them until the channel begins a new epoch.
+// deliver sends messages to other nodes. If a message cannot be sent, its events are only in the streams. The next event
+// or check may still read them; otherwise a new epoch makes the listeners load the state.
 func (b *Bus) deliver(ctx context.Context, p outgoing) {
 	if len(p) == 0 {
 		return

@@ -12,7 +12,8 @@ import (
 
 // The backend's operations on groups. The backend acts in the name of the owner, and may add users who are not friends.
 
-// MaxJoined is the largest number of users for one call of [Service.AddMembers].
+// MaxJoined is the largest number of users for one call of [Service.AddMembers], which package api enforces (maxItems).
+// A webhook names at most as many users who joined, and as many who left.
 const MaxJoined = 1000
 
 // CreateFor is [Service.Create] with members who need not be the owner's friends. It returns ErrText, ErrFull,
@@ -56,7 +57,7 @@ func (s *Service) AddMembers(ctx context.Context, id ID, users []accounts.ID, si
 
 // RemoveMember removes a member. It returns ErrRank if the member is the owner, ErrGroup or ErrMember.
 func (s *Service) RemoveMember(ctx context.Context, id ID, user accounts.ID) (err error) {
-	defer errs.Wrap(&err, "groups.TakeOut %s", id)
+	defer errs.Wrap(&err, "groups.RemoveMember %s", id)
 	_, err = s.asOwner(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		m, err := selectMember(ctx, tx, id, user)
 		if err == nil {
