@@ -113,7 +113,7 @@ type PasswordChange struct {
 
 // OwnCodeRequest requests a code at the caller's own address: POST /v1/me/codes.
 type OwnCodeRequest struct {
-	Purpose string `json:"purpose" enum:"set_password,leave_email" doc:"for the first password, or another address without a password"`
+	Purpose string `json:"purpose" enum:"set_password,leave_email" doc:"for the first password, or to change the address of an account without a password"`
 }
 
 // EmailUndo reverts a change of address: POST /v1/auth/email/undo.

@@ -3,7 +3,7 @@ package api
 // CheckinRequest checks the caller in for today: POST /v1/checkin. Words and minutes are those since the last
 // check-in; an empty object is valid.
 type CheckinRequest struct {
-	Day     string `json:"day,omitempty" format:"date" doc:"today by default; yesterday is allowed for some minutes after the user's midnight"`
+	Day     string `json:"day,omitempty" format:"date" doc:"date in the user's zone: today by default; yesterday is allowed for some minutes after midnight"`
 	Words   int    `json:"words,omitempty" minimum:"0" maximum:"100000" doc:"words learned, or the quantity of the server's setting"`
 	Minutes int    `json:"minutes,omitempty" minimum:"0" maximum:"1440" doc:"minutes studied, or the quantity of the server's setting"`
 }

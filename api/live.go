@@ -18,7 +18,7 @@ type StreamLive struct {
 	Video     string `json:"video,omitempty" example:"VP8" doc:"video codec: VP8 or H264; absent: no video"`
 	Audio     string `json:"audio,omitempty" example:"opus" doc:"audio codec; absent: no audio"`
 	Recording bool   `json:"recording" doc:"the stream is currently recorded"`
-	Viewers   int    `json:"viewers" doc:"on all nodes; viewers of a crashed node count for 30 seconds"`
+	Viewers   int    `json:"viewers" doc:"on all nodes; viewers of a crashed node count for up to 30 seconds"`
 	Bitrate   int64  `json:"bitrate" doc:"recent bit rate of the publisher, bits per second"`
 	Packets   int64  `json:"packets" doc:"RTP packets received from the publisher"`
 	Bytes     int64  `json:"bytes" doc:"media bytes received from the publisher"`

@@ -44,7 +44,7 @@ type Transfer struct {
 	Available bool  `json:"available" doc:"the file can be downloaded"`
 	Created   Time  `json:"created"`
 	Updated   Time  `json:"updated"`
-	Expires   Time  `json:"expires" doc:"end of the transfer, its file or its record; 9999 while messages use it"`
+	Expires   Time  `json:"expires" doc:"end of the unfinished transfer, of the file, or of the finished transfer's record; the year 9999 while messages use the file"`
 }
 
 // Transfers is a page of a user's transfers, without files of messages: GET /v1/transfers.

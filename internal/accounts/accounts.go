@@ -21,7 +21,7 @@ type ID = ids.ID[User]
 // stays revoked.
 type DeviceID = ids.ID[Session]
 
-// User is an account. Caches store it as JSON: see Doc.Version before you change the JSON.
+// User is an account. Caches store it as JSON: see keyspace.Doc.Version before you change the JSON.
 type User struct {
 	ID          ID          `json:"id"`
 	Email       string      `json:"email"` // as the owner wrote it

@@ -11,7 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Card is what other users scan to find a user. Caches store it as JSON: see Doc.Version before you change the JSON.
+// Card is what other users scan to find a user. Caches store it as JSON: see keyspace.Doc.Version before you change the
+// JSON.
 type Card struct {
 	User    ID        `json:"user"`
 	Name    string    `json:"name"` // 128 random bits; see mint.cardToken

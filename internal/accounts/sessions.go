@@ -26,8 +26,8 @@ import (
 // A sessionKey identifies a session.
 type sessionKey = keyspace.Args2[ID, DeviceID]
 
-// access is the data for a check of an access token. Caches store it as JSON: see Doc.Version before you change the
-// JSON.
+// access is the data for a check of an access token. Caches store it as JSON: see keyspace.Doc.Version before you change
+// the JSON.
 type access struct {
 	Hash    string `json:"hash"`    // of the access token
 	Expires int64  `json:"expires"` // Unix milliseconds

@@ -123,10 +123,10 @@ func (d Directory) Search(ctx context.Context, text string, after ID, n int) (_ 
 }
 
 // Find returns the account with an id or address, or ErrNoUser.
-func (d Directory) Find(ctx context.Context, address string) (_ Account, err error) {
+func (d Directory) Find(ctx context.Context, idOrAddress string) (_ Account, err error) {
 	defer errs.Wrap(&err, "accounts.Find")
-	where, arg := "email_key IN (?)", any(bun.List(emails.Keys(address)))
-	if id, err := ids.Parse[User](address); err == nil {
+	where, arg := "email_key IN (?)", any(bun.List(emails.Keys(idOrAddress)))
+	if id, err := ids.Parse[User](idOrAddress); err == nil {
 		where, arg = "id = ?", id
 	}
 	list, err := d.accounts(ctx, where, arg)

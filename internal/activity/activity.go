@@ -16,8 +16,8 @@ const (
 
 // Settings are the operator's settings.
 type Settings struct {
-	Count string `koanf:"count" default:"exact" enum:"exact,approximate" help:"counting of active users: exact, with a set of ids (about 60 bytes of Redis for each user and day), or approximate, with a HyperLogLog (12 KiB a day; usually wrong by less than 1 %; without retention; not with the embedded Redis)"`
-	Zone  string `koanf:"zone" default:"UTC" help:"time zone of the days for counting active users; it applies to all users, and must be equal on all nodes"`
+	Count string `koanf:"count" default:"exact" enum:"exact,approximate" help:"counting of active users: exact, with a set of ids (about 60 bytes of Redis for each user and day), or approximate, with a HyperLogLog (12 KiB a day for any number of users; usually wrong by less than 1 %; without retention; not with the embedded Redis)"`
+	Zone  string `koanf:"zone" default:"UTC" help:"time zone at whose midnight the days for counting active users begin; it applies to all users, and must be equal on all nodes"`
 }
 
 // Validate returns all faults, joined.
@@ -38,7 +38,7 @@ func (c Settings) clock() civil.Clock { return civil.Clock{Zone: c.Zone} }
 var ErrNotExact = errs.New(errs.Conflict, "activity.not_exact", "Retention needs exact counts. Set activity.count to exact.")
 
 // ErrRange reports an invalid range of days.
-var ErrRange = errs.New(errs.Invalid, "activity.range", "The range is invalid. Choose two dates within the last 30 days.")
+var ErrRange = errs.New(errs.Invalid, "activity.range", "Choose a first and a last date within the last 30 days.")
 
 // Count is a number of active users.
 type Count struct {

@@ -11,9 +11,10 @@
 //
 // [Service.RecordActive] is called for each accepted token, and costs a lookup in memory: a user who is found there was
 // recorded today. Other users wait for at most a second and are sent to Redis together, up to a thousand in a command.
-// No request waits for that or fails because of it. While Redis is unavailable, users wait in memory. They are sent when
-// Redis is available again, even on the next day. A node remembers up to a million users of a day ([maxUsers]). With
-// more users, it deletes those that were sent. They are sent again at their next request, which does not change a set.
+// So a node sends at most one command for each user and day, and far fewer with many users. No request waits for that or
+// fails because of it. While Redis is unavailable, users wait in memory. They are sent when Redis is available again,
+// even on the next day. A node remembers up to a million users of a day ([maxUsers]). With more users, it deletes those
+// that were sent. They are sent again at their next request, which does not change a set.
 //
 // # Storage
 //
@@ -27,8 +28,8 @@
 // day, its week and its month. It also counts how many of the users who registered 1 to 30, 60 and 90 days before were
 // active on the day.
 //
-// This is the only domain with a source of truth in Redis. The active users are stored nowhere else, because a row for
-// each user and day would cost SQL as much as check-in. If Redis loses users, the number is marked as partial.
+// The data of this domain is in Redis before SQL. The active users are stored nowhere else, because a row for each user
+// and day would cost SQL as much as check-in. If Redis loses users, the number is marked as partial.
 //
 // # Losing Redis
 //

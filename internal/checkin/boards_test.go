@@ -104,7 +104,7 @@ func TestBoards_MovedCountedAndLoadedAgree(t *testing.T) {
 		}
 		for day := began; day < began+15; day++ {
 			w.clock.set(c.Start(day).Add(12*time.Hour + time.Minute)) // after the noon that imports name
-			if err := w.Boards.LoadAll(t.Context()); err != nil {
+			if err := w.Boards.LoadMissing(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for _, b := range ranking.Current(w.clock.now()) {

@@ -112,7 +112,7 @@ func TestErase_LeavesNothingAndReconciles(t *testing.T) {
 		}
 		w.damage(t, gone, 2026, func(r *streak.Record) { r.Set(civil.DayOf(2026, 1, 1)+200, streak.Tapped) })
 		w.finish(t, reconcile.ReconcileRun, reconcile.Options{User: gone})
-		if err := w.Boards.LoadAll(ctx); err != nil {
+		if err := w.Boards.LoadMissing(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if found := w.heldOf(t, gone); len(found) < 10 {
@@ -220,7 +220,7 @@ func TestErase_ImportedUserNeedsNoRecount(t *testing.T) {
 			}, false},
 		} {
 			eventually.True(t, tt.what+": the boards to be sure", func() bool {
-				if err := w.Boards.LoadAll(t.Context()); err != nil {
+				if err := w.Boards.LoadMissing(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				return w.complete(t)

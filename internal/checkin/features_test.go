@@ -145,7 +145,7 @@ func TestBoard_OlderStateThatArrivesLastIsCorrected(t *testing.T) {
 			w.register(t, user, "UTC")
 		}
 		today := w.on(t, "2026-11-20")
-		if err := w.Boards.LoadAll(t.Context()); err != nil { // later moves cause no recount
+		if err := w.Boards.LoadMissing(t.Context()); err != nil { // later moves cause no recount
 			t.Fatal(err)
 		}
 		first := w.mustMakeUp(t, users[0], (today - 3).String())
@@ -677,7 +677,7 @@ func TestGrant_MovesRanksBelowBest(t *testing.T) {
 		settled := func() {
 			t.Helper()
 			eventually.True(t, "the boards to be sure", func() bool {
-				if err := w.Boards.LoadAll(t.Context()); err != nil {
+				if err := w.Boards.LoadMissing(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				return w.complete(t)
@@ -889,7 +889,7 @@ func TestBoards_FollowNewFreezeRules(t *testing.T) {
 			w.on(t, date)
 			w.mustMark(t, user, c)
 		}
-		if err := w.Boards.LoadAll(t.Context()); err != nil {
+		if err := w.Boards.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.stop()
@@ -899,7 +899,7 @@ func TestBoards_FollowNewFreezeRules(t *testing.T) {
 		next := newWorld(t, w.db, w.redis, strict)
 		next.on(t, "2026-11-13")
 		eventually.True(t, "redis to be complete", next.projection.Up)
-		if err := next.Boards.LoadAll(t.Context()); err != nil {
+		if err := next.Boards.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		top, err := next.Boards.Of(ranking.StreakBoard).Top(t.Context(), next.now(), 10)
@@ -920,7 +920,7 @@ func TestWeek_OfNewYearHasDaysOfTwoYears(t *testing.T) {
 		}
 		for i, date := range []string{"2026-12-28", "2026-12-29", "2026-12-30", "2026-12-31", "2027-01-01", "2027-01-02"} {
 			today, n := w.on(t, date), i+1
-			if err := w.Boards.LoadAll(t.Context()); err != nil {
+			if err := w.Boards.LoadMissing(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for _, user := range users {

@@ -120,7 +120,7 @@ func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Cloc
 		}
 	}
 	w.clock.set(time.Date(2026, 1, 4, 5, 0, 0, 0, time.UTC))
-	if err := w.Boards.LoadAll(t.Context()); err != nil {
+	if err := w.Boards.LoadMissing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return users, c

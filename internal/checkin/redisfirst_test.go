@@ -735,7 +735,7 @@ func TestRedisFirst_LostRedisIsNotLostSQL(t *testing.T) {
 func TestRedisFirst_LoadedBoardHasPendingDays(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime[2:], func(t *testing.T, w *world) {
-		if err := w.Boards.LoadAll(t.Context()); err != nil {
+		if err := w.Boards.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.pause() // no worker writes the stream to SQL

@@ -661,7 +661,7 @@ func TestService_MatchesListOfDays(t *testing.T) {
 		histories = 30
 	}
 	worlds(t, func(t *testing.T, w *world) {
-		if err := w.Boards.LoadAll(t.Context()); err != nil {
+		if err := w.Boards.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for seed := range histories {

@@ -300,7 +300,7 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 		}
 	}
 	if w.projection.Up() {
-		if err := w.Boards.LoadAll(t.Context()); err != nil {
+		if err := w.Boards.LoadMissing(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -498,7 +498,7 @@ func TestBoard_DeadStreakLeavesAtOnce(t *testing.T) {
 			w.register(t, user, zones[i])
 			w.mustMark(t, user, civil.Clock{Zone: zones[i]})
 		}
-		if err := w.Boards.LoadAll(t.Context()); err != nil { // now, because a load takes a second of another clock
+		if err := w.Boards.LoadMissing(t.Context()); err != nil { // now, because a load takes a second of another clock
 			t.Fatal(err)
 		}
 		// All users checked in on the 21st; the 23rd begins in Tokyo, in London, in Los Angeles.
@@ -821,7 +821,7 @@ func TestStreak_ChangedZoneMovesDeath(t *testing.T) {
 		user := ids.New[accounts.User]()
 		now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC) // 09:00 in Pago Pago
 		w.clock.set(now)
-		if err := w.Boards.LoadAll(t.Context()); err != nil {
+		if err := w.Boards.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		west := civil.Clock{Zone: "Pacific/Pago_Pago"}
@@ -928,7 +928,7 @@ func TestCheckIn_CorrectsStaleGuess(t *testing.T) {
 		b := newWorld(t, a.db, a.redis, a.rules)
 		users, c := newUsers(3), civil.Clock{}
 		a.clock.set(time.Date(2026, 11, 9, 9, 0, 0, 0, time.UTC)) // a Monday
-		if err := a.Boards.LoadAll(t.Context()); err != nil {
+		if err := a.Boards.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for day := range 7 {

@@ -409,7 +409,7 @@ func TestImport_ReachesBoardsOfSeasons(t *testing.T) {
 		}
 		brings(rows(users[0], day, day-1))
 		former, unloaded := ranking.MonthOf(day), ranking.MonthOf(day-62)
-		if err := w.Boards.LoadAll(t.Context()); err != nil {
+		if err := w.Boards.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Boards.Rebuild(t.Context(), former); err != nil {

@@ -212,7 +212,7 @@ func (p *usersPage) Validate() error {
 		return errors.New("--limit is 1 to 1000")
 	}
 	if _, err := p.after(); err != nil {
-		return fmt.Errorf("--after: %q is no id", p.After)
+		return fmt.Errorf("--after: %q is not an id", p.After)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ type own struct {
 	ownVersion int64 // grows with each change of these
 }
 
-// cachedMember is the form of a Membership in the cache; see Doc.Version before you change it.
+// cachedMember is the form of a Membership in the cache; see keyspace.Doc.Version before you change it.
 type cachedMember struct {
 	Role     Role        `json:"role,omitempty"`
 	Nickname string      `json:"nickname,omitempty"`
@@ -169,18 +169,18 @@ var (
 	ErrOwner      = errs.New(errs.Conflict, "group.owner", "You are the owner. Transfer or dissolve the group first.")
 	ErrFull       = errs.New(errs.Conflict, "group.full", "The group has the maximum number of members.")
 	ErrAdmins     = errs.New(errs.Conflict, "group.admins_full", "The group has the maximum number of admins. Dismiss one first.")
-	ErrGroups     = errs.New(errs.Conflict, "group.too_many", "You, or a user you add, are in too many groups.")
+	ErrGroups     = errs.New(errs.Conflict, "group.too_many", "You or a user you add is in the maximum number of groups.")
 	ErrText       = errs.New(errs.Invalid, "group.text_invalid", "The text is empty, too long or not printable. Correct it.")
 	ErrNotFriend  = errs.New(errs.Forbidden, "group.not_friends", "You can invite only friends. Send other users a link.")
 	ErrBanned     = errs.New(errs.Forbidden, "group.banned", "You cannot join this group.")
 	ErrTheyBanned = errs.New(errs.Conflict, "group.they_are_banned", "An invited user is banned. Lift the ban first.")
 	ErrAlready    = errs.New(errs.Conflict, "group.already", "You are already in this group.")
-	ErrLink       = errs.New(errs.NotFound, "group.link_unknown", "The link is invalid or expired. Get a new one.")
+	ErrLink       = errs.New(errs.NotFound, "group.link_unknown", "The link is invalid, used up or expired. Get a new one.")
 	ErrLinks      = errs.New(errs.Conflict, "group.links_full", "The group has 50 links, the maximum. Revoke one first.")
 	ErrNoRequest  = errs.New(errs.NotFound, "group.request_unknown", "There is no such pending request.")
 	ErrRequests   = errs.New(errs.Conflict, "group.requests_full", "The group has 1,000 pending requests, the maximum. Try again later.")
 	ErrNoBan      = errs.New(errs.NotFound, "group.ban_unknown", "This user is not banned from the group.")
-	ErrSelf       = errs.New(errs.Invalid, "group.self", "That is yourself.")
+	ErrSelf       = errs.New(errs.Invalid, "group.self", "You cannot do this to yourself.")
 	ErrUntil      = errs.New(errs.Invalid, "group.until_invalid", "The mute is too long. Choose an end within ten years.")
 	ErrMuted      = errs.New(errs.Forbidden, "group.muted", "You are muted in this group. Try again later.")
 	ErrAllMuted   = errs.New(errs.Forbidden, "group.all_muted", "Only admins may write in this group for now.")
@@ -210,7 +210,7 @@ func (c Settings) Validate() error {
 func line(field, s string, minLen, maxLen int) (string, error) {
 	s, ok := words.Line(s, maxLen)
 	if !ok || len(s) < minLen {
-		return "", ErrText.On(field, fmt.Sprintf("is not %d to %d printable characters", minLen, maxLen))
+		return "", ErrText.On(field, fmt.Sprintf("must have %d to %d printable characters", minLen, maxLen))
 	}
 	return s, nil
 }

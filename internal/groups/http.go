@@ -61,8 +61,9 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags, HeavyQuery: "q",
 		Summary: "List members of a group",
 		Description: "Higher roles come first, then earlier members. To store the list, a client reads all pages and then lists the changes " +
-			"since the version of the first page. With q, the list has only members whose nickname, name or remark contains each word. One call " +
-			"searches 1,000 members, so a page may be empty and still have a next.",
+			"since the version of the first page. With q, the list has only members whose nickname or name, or the caller's remark about them, " +
+			"contains each word. A word may be a part of a longer one. One call searches 1,000 members, so a page may be empty and still have " +
+			"a next.",
 		Errors: []*errs.Error{ErrGroup, ErrCursor, ErrQuery, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/changes", ID: "groups.changes", Tags: tags,
 		Summary:     "List group changes since a version",

@@ -17,7 +17,7 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/card", ID: "groups.card_draw", Tags: tags,
 		Summary: "Draw a group's card",
 		Description: "Only members who may invite can draw it. A card is an invite link that expires after 48 hours; until then, this " +
-			"operation returns the same card. A card also ends when it is revoked, or when its creator may no longer invite.",
+			"operation returns the same card. It is listed and revoked like other links. A card also ends when its creator may no longer invite.",
 		NoReplay: true, Errors: refusals}, s.postCard)
 	refusals = append(refusals, accounts.ErrNotDrawn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,

@@ -131,7 +131,8 @@ func (s *Service) GroupOfLink(ctx context.Context, user accounts.ID, link LinkID
 	return g, &m, asKind(ctx, err)
 }
 
-// cardLife is the lifetime of a group's card, the same as of a user's card. It is longer than a weekend.
+// cardLife is the lifetime of a group's card, the same as of a user's card. It is long
+// enough for a weekend.
 const cardLife = 48 * time.Hour
 
 // Card returns the group's card to a member who may invite. Other users scan it to find the group. It returns

@@ -11,9 +11,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// recordNotices stores the notices about d. New and former members get one, admins get one for each request, and the
-// user of a request gets one for the answer. An admin's notice of a request is withdrawn when the request ends, or when
-// the user is no longer an admin.
+// recordNotices stores the notices about d. New members get one, and so do members who were removed or banned, or whose
+// group was dissolved, because they may see it nowhere else. Admins get one for each request, and the user of a request
+// gets one for the answer. An admin's notice of a request is withdrawn when the request ends, or when the user is no
+// longer an admin.
 func (s *Service) recordNotices(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if s.notices == nil {
 		return nil

@@ -49,7 +49,7 @@ type Config struct {
 	Studio  *picture.Studio   // encodes pictures of groups; nil: a new one
 	Hooks   *webhooks.Service // after-hooks of each change of a group; nil: none
 	Log     *slog.Logger
-	// Notices stores the notices of users. Nil: users get events only.
+	// Notices stores the notices of new and former members, and those of requests to join. Nil: users get events only.
 	Notices *notices.Service
 
 	Settings
@@ -99,7 +99,7 @@ type changeSet struct {
 	by            accounts.ID                // the user who changes the group
 	byBackend     bool                       // the backend changes it, in the owner's name
 	silent        bool                       // the chat gets no system message
-	before        Group                      // before; zero for a new one
+	before        Group                      // the group before the change; zero for a new one
 	membersBefore map[accounts.ID]Membership // changed members, before
 	group         Group
 	joined        []Membership
@@ -276,8 +276,8 @@ func (d *changeSet) close(ctx context.Context, tx *sqldb.Tx, r Request, state St
 
 // Create creates a group of a user and friends. The caller chooses the id and uses it again for each retry of a
 // request: Create then returns the group of the earlier try as it is now. It returns ErrGroup if the earlier try's
-// group is dissolved or the user has left it. The other errors are ErrText, ErrNotFriend, ErrFull, ErrGroups and
-// accounts.ErrNoUser.
+// group is dissolved or the user is no longer a member of it. The other errors are ErrText, ErrNotFriend, ErrFull,
+// ErrGroups and accounts.ErrNoUser.
 func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name string,
 	members []accounts.ID) (_ Group, _ Membership, err error) {
 	defer errs.Wrap(&err, "groups.Create %s", owner)

@@ -46,7 +46,7 @@ var accesses = [...]string{"key", "open"}
 // String returns the name in the API.
 func (a Access) String() string { return accesses[a] }
 
-// Stream is a stream with its settings; see [Doc.Version] of streamKeys before you change it.
+// Stream is a stream with its settings; see keyspace.Doc.Version of streamKeys before you change it.
 type Stream struct {
 	ID      ID          `json:"id"`
 	Owner   accounts.ID `json:"owner"`

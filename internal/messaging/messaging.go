@@ -255,7 +255,7 @@ func checkMedia(kind string, m api.Media) (api.Media, error) {
 		return m, ErrContent.On("body.media", "has fields that only the server sets")
 	case m.File != "":
 		if _, err := ids.Parse[transfers.Transfer](m.File); err != nil {
-			return m, ErrContent.On("body.media.file", "is no id")
+			return m, ErrContent.On("body.media.file", "is not an id")
 		}
 	}
 	return m, nil

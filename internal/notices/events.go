@@ -79,8 +79,8 @@ func (c Counts) wire() api.NoticeCounts {
 	return api.NoticeCounts{Unread: c.unread(), Categories: c.Categories, Last: c.Newest, Read: c.ReadUpTo, Version: c.Version}
 }
 
-// fillAnnouncements sets the data of announcements' notices, in the language of the request. Without a request, it uses
-// the language of each notice's user.
+// fillAnnouncements sets the data of announcements' notices, in the language of the request. Without an Accept-Language
+// header, it uses the language of each notice's user.
 func (s *Service) fillAnnouncements(ctx context.Context, list []Notice) error {
 	var announcements []any
 	var users []accounts.ID

@@ -30,7 +30,7 @@ func (s *Service) Routes(a *web.API) {
 }
 
 func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *struct {
-	Cursor string `query:"cursor" maxLength:"20" doc:"next of the previous page"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"30" doc:"the largest number of notices to return"`
 }) (*web.Body[api.Notices], error) {
 	list, next, c, err := s.List(ctx, caller.User, in.Cursor, in.Limit)

@@ -19,7 +19,8 @@ var (
 	ErrCursor       = errs.New(errs.Invalid, "notice.cursor", "That cursor does not come from this list.")
 	ErrStore        = errs.New(errs.Unavailable, "notice.store_away", "Notices are unavailable. Please try again.").Retry(2 * time.Second)
 	ErrAnnouncement = errs.New(errs.NotFound, "announcement.unknown", "There is no such announcement.")
-	ErrText         = errs.New(errs.Invalid, "announcement.text", "The title needs 1 to 100 characters, the text at most 2,000.")
+	ErrText         = errs.New(errs.Invalid, "announcement.text",
+		"Give each language a title of 1 to 100 and a text of up to 2,000 printable characters.")
 	ErrLink         = errs.New(errs.Invalid, "announcement.link", "Invalid link. Use https or a local path, at most 500 characters.")
 	ErrLifetime     = errs.New(errs.Invalid, "announcement.life", "The lifetime is invalid. Use one minute to one year.")
 	ErrNoRecipients = errs.New(errs.Invalid, "announcement.nobody", "No user matches this segment. Choose another one.")

@@ -94,7 +94,7 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 				offline = append(offline, c)
 			}
 		}
-		s.publishOffline(offline)
+		s.enqueueOffline(offline)
 		if removeErr := s.redis.removeNodeUsers(ctx, node, removed); removeErr != nil {
 			err = removeErr
 		}

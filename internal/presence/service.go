@@ -369,8 +369,8 @@ func (s *Service) queueWish(user accounts.ID) {
 	}
 }
 
-// Connections returns a user's connections, the oldest first. It includes connections to other nodes that closed less
-// than [linger] ago. partial is as in [Service.Get].
+// Connections returns a user's connections, the oldest first. It includes the last connection to another node for about
+// [linger] after it has closed. partial is as in [Service.Get].
 func (s *Service) Connections(ctx context.Context, user accounts.ID) (_ []Connection, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Connections %s", user)
 	all, alive, partial, err := s.readUsers(ctx, []accounts.ID{user})

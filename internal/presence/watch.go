@@ -287,7 +287,7 @@ func (s *Service) removeConnections(ctx context.Context, toRemove []*localConnec
 			}
 		}
 	}
-	s.local.markOffline(s.publishOffline(offline))
+	s.local.markOffline(s.enqueueOffline(offline))
 	s.local.requeue(failed)
 	for _, u := range s.local.deleteRemoved(removed) {
 		s.departures = append(s.departures, departure{u, time.Now()})
@@ -304,9 +304,9 @@ func (s *Service) lingerAgain(c *localConnection) bool {
 	return lingers
 }
 
-// publishOffline enqueues the change to offline of users whose last connections closed, and the time. It returns the
+// enqueueOffline enqueues the change to offline of users whose last connections closed, and the time. It returns the
 // users.
-func (s *Service) publishOffline(closed []*closeRequest) []accounts.ID {
+func (s *Service) enqueueOffline(closed []*closeRequest) []accounts.ID {
 	now := s.db.Now()
 	users := make([]accounts.ID, len(closed))
 	for i, c := range closed {

@@ -24,7 +24,7 @@ var (
 // Seat is the pair of room and viewer that identifies a member in caches.
 type Seat = keyspace.Args2[ID, ViewerID]
 
-// checkpoint is a register as stored in SQL and cached in Redis; see Doc.Version before you change it.
+// checkpoint is a register as stored in SQL and cached in Redis; see keyspace.Doc.Version before you change it.
 type checkpoint struct {
 	Stamp    int64  `json:"stamp"`
 	Item     string `json:"item,omitempty"`
@@ -40,7 +40,7 @@ func (c checkpoint) state() playback.State {
 	return s
 }
 
-// Source states how an item is fetched; see Doc.Version of sourceKeys before you change it.
+// Source states how an item is fetched; see keyspace.Doc.Version of sourceKeys before you change it.
 type Source struct {
 	Room    ID     `json:"room"` // the room of its playlist
 	Kind    Kind   `json:"kind,omitempty"`

@@ -72,10 +72,10 @@ func (s *Service) recentDanmaku(ctx context.Context, id ID) ([]api.Danmaku, erro
 	}
 }
 
-// fill puts the rows that SQL returned, latest first, before the danmaku that arrived since the query. invalidations is
-// the value of r.invalidations before the query. If it has changed since, the rows are too old and fill does nothing.
-// The caller holds the lock of watched.
-func (r *watch) fill(id ID, stored []Comment, since int64, invalidations int) {
+// fill puts the rows that SQL returned, latest first, before the danmaku that this node received and the rows lack.
+// queriedAt is a time before the query, and invalidations is the value of r.invalidations then. If it has changed, the
+// rows are too old and fill does nothing. The caller holds the lock of watched.
+func (r *watch) fill(id ID, stored []Comment, queriedAt int64, invalidations int) {
 	if r.invalidations != invalidations {
 		return
 	}
@@ -85,7 +85,7 @@ func (r *watch) fill(id ID, stored []Comment, since int64, invalidations int) {
 		all.Add(c.At, c.wire(id))
 		isStored[c.ID.String()] = true
 	}
-	for _, d := range r.ring.Recent(since) {
+	for _, d := range r.ring.Recent(queriedAt) {
 		if !isStored[d.ID] { // it arrived during the query
 			all.Add(d.At.UnixMilli(), d)
 		}

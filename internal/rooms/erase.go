@@ -80,7 +80,7 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 		}
 		return d.removeMember(ctx, tx, me, api.RoomErased)
 	})
-	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // the user has left in the meantime
+	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // the room was closed, or the user has left, in the meantime
 		return nil
 	}
 	if ended {

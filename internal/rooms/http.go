@@ -44,8 +44,8 @@ func (s *Service) roomRoutes(a *web.API) {
 		Summary: "Create a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrRoom, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags, Heavy: true, Limit: listLimit,
 		Summary: "List public rooms",
-		Description: "Lists the 1,000 most recently active rooms that match. While viewers join and leave, a room may be on two pages, " +
-			"or on none.",
+		Description: "Lists the 1,000 most recently active rooms that match, sorted by `sort`. While viewers join and leave, a room may be on " +
+			"two pages, or on none.",
 		Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/mine", ID: "rooms.mine", Tags: tags,
 		Summary:     "List the caller's rooms",
@@ -149,7 +149,8 @@ func (s *Service) playRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/playlist/{item}", ID: "rooms.remove", Tags: tags,
 		Status:      http.StatusNoContent,
 		Summary:     "Remove an item from the playlist",
-		Description: "An item that is playing plays to its end.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
+		Description: "An item that is playing keeps playing; a removed live stream gives no new tickets.",
+		Errors:      []*errs.Error{ErrRoom, ErrMay, ErrItem, ErrStore}}, s.deleteItem)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playlist/{item}/source", ID: "rooms.source", Tags: tags,
 		Summary:     "Get the source of an item",
 		Description: "Returns the URL of an item and its expiry.", Errors: []*errs.Error{ErrRoom, ErrItem, ErrStore}}, s.getSource)

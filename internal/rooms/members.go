@@ -227,9 +227,9 @@ func (v Visitor) DeviceID() string { return v.User.String() }
 // ExpiresAt implements gateway.Caller.
 func (v Visitor) ExpiresAt() time.Time { return v.Expires }
 
-// Visit adds a guest to a room. The returned token is valid only for this room. asker is the identity that the password
-// queue counts. It returns ErrText, ErrRoom, ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate, ErrFull
-// or ErrBusy.
+// Visit adds a guest to a room. The returned token is valid only for this room. identity is the identity that the
+// password queue counts. It returns ErrText, ErrRoom, ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate,
+// ErrFull or ErrBusy.
 func (s *Service) Visit(ctx context.Context, identity string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
 	defer errs.Wrap(&err, "rooms.Visit %s", id)
 	if name, err = line("body.name", name, 1, 40); err != nil {
@@ -416,7 +416,7 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 				case *u.May&^d.me.may(d.room) != 0: // members cannot grant permissions that they lack
 					return ErrMay
 				case m.Role == Guest && *u.May&^forGuests != 0:
-					return ErrGuest.On("body.may", "must be chat or danmaku for a guest")
+					return ErrGuest.On("body.may", "may contain only chat and danmaku for a guest")
 				case m.Role == Admin && *u.May != everything:
 					return ErrAdmin
 				}
@@ -544,8 +544,8 @@ const (
 	maxOwnLinks = 10
 )
 
-// NewLink creates a link that expires after life. most is the largest number of its uses, or 0 for no limit. The caller
-// chooses the link's id, as in [Service.Create]. It returns ErrRoom, ErrMay or ErrLinks.
+// NewLink creates a link that expires after life. maxUses is the largest number of its uses, or 0 for no limit. The
+// caller chooses the link's id, as in [Service.Create]. It returns ErrRoom, ErrMay or ErrLinks.
 func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, maxUses int) (l Link, err error) {
 	defer errs.Wrap(&err, "rooms.NewLink %s", id)
 	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {

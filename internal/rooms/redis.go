@@ -216,8 +216,8 @@ func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark)
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// online returns the entries of viewers in Redis, at most most for each room (0: all), in one round trip. The latest
-// activity is first.
+// online returns the entries of viewers in Redis, at most limit for each room (0: all), in one round trip. The
+// latest activity is first.
 func (s *redisStore) online(ctx context.Context, list []ID, limit int) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {

@@ -65,7 +65,7 @@ var loops = [...]string{"off", "item", "list"}
 // String returns the name in the API.
 func (l Loop) String() string { return loops[l] }
 
-// Room is a room with its settings; see [Doc.Version] of roomKeys before you change it.
+// Room is a room with its settings; see keyspace.Doc.Version of roomKeys before you change it.
 type Room struct {
 	ID        ID         `json:"id"`
 	Name      string     `json:"name"`
@@ -95,7 +95,7 @@ func (r Room) equal(o Room) bool {
 	return words && reflect.DeepEqual(r, o)
 }
 
-// Member is a viewer's membership of a room; see [Doc.Version] of memberKeys before you change it.
+// Member is a viewer's membership of a room; see keyspace.Doc.Version of memberKeys before you change it.
 type Member struct {
 	User    ViewerID   `json:"user"`
 	Role    Role       `json:"role,omitempty"`
@@ -125,7 +125,7 @@ var kinds = [...]string{api.ItemURL, api.ItemHLS, api.ItemFile, api.ItemLive}
 func (k Kind) String() string { return kinds[k] }
 
 // Item is an entry of a playlist. A removed item that is playing remains at its place, so that the next item is known.
-// See [Doc.Version] of playlistKeys before you change it.
+// See keyspace.Doc.Version of playlistKeys before you change it.
 type Item struct {
 	ID       ItemID      `json:"id"`
 	Kind     Kind        `json:"kind,omitempty"`
@@ -203,10 +203,10 @@ var (
 	ErrBanned     = errs.New(errs.Forbidden, "room.banned", "You cannot join this room.")
 	ErrGuests     = errs.New(errs.Forbidden, "room.no_guests", "The room does not admit guests. Log in first.")
 	ErrGuest      = errs.New(errs.Conflict, "room.is_guest", "A guest cannot have this role or permission.")
-	ErrLink       = errs.New(errs.NotFound, "room.link_unknown", "The link is invalid or expired. Get a new one.")
+	ErrLink       = errs.New(errs.NotFound, "room.link_unknown", "The link is invalid, used up or expired. Get a new one.")
 	ErrLinks      = errs.New(errs.Conflict, "room.links_full", "The room has 50 links, or you have 10. Revoke one first.")
 	ErrNoBan      = errs.New(errs.NotFound, "room.ban_unknown", "This user is not banned from the room.")
-	ErrSelf       = errs.New(errs.Invalid, "room.self", "That is yourself.")
+	ErrSelf       = errs.New(errs.Invalid, "room.self", "You cannot do this to yourself.")
 	ErrUntil      = errs.New(errs.Invalid, "room.until_invalid", "The mute is too long. Choose an end within ten years.")
 	ErrPermission = errs.New(errs.Invalid, "room.permission_unknown", "There is no such permission.")
 	ErrMuted      = errs.New(errs.Forbidden, "room.muted", "You are muted in this room. Try again later.")
@@ -215,12 +215,12 @@ var (
 	ErrItems      = errs.New(errs.Conflict, "room.playlist_full", "The playlist has 200 items, the maximum. Remove one first.")
 	ErrSource     = errs.New(errs.Invalid, "room.source_invalid", "The source is invalid. Use an https URL, file or stream.")
 	ErrVersion    = errs.New(errs.Conflict, "room.playback_changed", "The playback state has changed. Get it and try again.")
-	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "The rate must be 0.25 to 4, the position 0 to 2592000000.")
+	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "The speed must be 0.25 to 4, the position 0 to 30 days.")
 	ErrStateAway  = errs.New(errs.Unavailable, "room.state_away",
 		"The playback cannot be changed right now. Please try again.").Retry(2 * time.Second)
 	ErrName      = errs.New(errs.Conflict, "room.name_taken", "The owner or an admin has this name. Choose another one.")
 	ErrAdmin     = errs.New(errs.Conflict, "room.is_admin", "An admin has all permissions. Change the role first.")
-	ErrTries     = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Try again later.")
+	ErrTries     = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Use a link or try later.")
 	ErrGuestRate = errs.New(errs.TooMany, "room.guests_rate", "Too many guests joined this room at once. Try again later.")
 	ErrBusy      = errs.New(errs.Unavailable, "room.busy",
 		"Too many password checks are running. Try again in 5 seconds.").Retry(5 * time.Second)
@@ -256,11 +256,11 @@ const (
 	defaultJump  = 1000
 )
 
-// line returns s trimmed. It returns ErrText unless s is one line of least to most printable characters.
+// line returns s trimmed. It returns ErrText unless s is one line of minLen to maxLen printable characters.
 func line(field, s string, minLen, maxLen int) (string, error) {
 	s, ok := words.Line(s, maxLen)
 	if !ok || len(s) < minLen {
-		return "", ErrText.On(field, fmt.Sprintf("is not %d to %d printable characters", minLen, maxLen))
+		return "", ErrText.On(field, fmt.Sprintf("must have %d to %d printable characters", minLen, maxLen))
 	}
 	return s, nil
 }
@@ -279,7 +279,7 @@ func checkSource(k Kind, s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if k == File || k == Live {
 		if _, err := ids.Parse[Item](s); err != nil {
-			return "", ErrSource.On("body.source", "is no id")
+			return "", ErrSource.On("body.source", "is not an id")
 		}
 		return s, nil
 	}
@@ -289,7 +289,7 @@ func checkSource(k Kind, s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil ||
 		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return "", ErrSource.On("body.source", "is not an https URL without a user name")
+		return "", ErrSource.On("body.source", "must be an https URL without a user name or spaces")
 	}
 	if s = u.String(); utf8.RuneCountInString(s) > maxSourceLen {
 		return "", ErrSource.On("body.source", "has more than 2,000 characters when encoded")

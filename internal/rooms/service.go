@@ -161,9 +161,9 @@ func (d *changeSet) addEvent(typ string, data any) {
 // room, the number of events would grow with the square of the audience.
 const maxFanOut = 200
 
-// removeViewers removes viewers from a locked room that stays open. Their holds end after the commit, by
-// changeSet.left. Both the viewers and the room get events; a large room gets them only for a single member who was
-// kicked or banned.
+// removeViewers removes viewers from a locked room that stays open. All such removals use it, so that the viewers' holds
+// end after the commit, by changeSet.left. Both the viewers and the room get events; a large room gets them only for a
+// single member who was kicked or banned.
 func (d *changeSet) removeViewers(ctx context.Context, tx *sqldb.Tx, reason string, users ...ViewerID) error {
 	d.room.members -= len(users)
 	d.left = append(d.left, users...)

@@ -135,7 +135,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent 
 		all[id] = a
 		if len(dead) > 0 {
 			if err := s.redis.dropOnline(ctx, id, dead); err != nil {
-				s.log.Debug("rooms: entries of dead nodes not deleted", "room", id, "err", err)
+				s.log.Debug("rooms: invalid viewer entries not deleted", "room", id, "err", err)
 			}
 		}
 	}

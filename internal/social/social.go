@@ -64,7 +64,7 @@ type Friend struct {
 	Updated time.Time // last change of remark, tag or order
 }
 
-// cachedFriend is the form of a Friend in the cache. A change of it needs a new Doc.Version.
+// cachedFriend is the form of a Friend in the cache. A change of it needs a new keyspace.Doc.Version.
 type cachedFriend struct {
 	Remark  string `json:"remark,omitempty"`
 	Tag     string `json:"tag,omitempty"`
@@ -101,7 +101,7 @@ type Totals struct {
 
 // Refusals of this domain. One refusal covers a block and a full list, so that a sender cannot distinguish them.
 var (
-	ErrSelf         = errs.New(errs.Invalid, "friends.self", "That is yourself.")
+	ErrSelf         = errs.New(errs.Invalid, "friends.self", "You cannot do this to yourself.")
 	ErrWhom         = errs.New(errs.Invalid, "friends.whom", "Name either a user or a card.")
 	ErrText         = errs.New(errs.Invalid, "friends.text_invalid", "Use at most 200 (message), 40 (remark), 20 (tag) printable characters.")
 	ErrSource       = errs.New(errs.Invalid, "friends.source_invalid", "A source has at most 20 lowercase letters, digits and underscores.")

@@ -212,7 +212,7 @@ func (s *Service) patchUpload(ctx context.Context, caller accounts.Caller, in *s
 	transferPath
 	Resumable string      `header:"Tus-Resumable"`
 	Offset    string      `header:"Upload-Offset"`
-	Checksum  string      `header:"Upload-Checksum" doc:"sha1, sha256 or md5, a space, and the sum in base64"`
+	Checksum  string      `header:"Upload-Checksum" doc:"sha1, sha256 or md5, a space, and the sum of this piece in base64"`
 	Stream    *web.Stream `contentType:"application/offset+octet-stream"`
 }) (*tusReply, error) {
 	if err := tusHeaders(ctx, in.Resumable); err != nil {

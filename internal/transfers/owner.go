@@ -36,11 +36,11 @@ func (s *Service) claim(ctx context.Context) (before time.Time, err error) {
 	}
 	found := ""
 	for _, mark := range []string{held.mark, held.next} {
-		pending, err := s.hasMark(ctx, mark)
+		exists, err := s.hasMark(ctx, mark)
 		if err != nil {
 			return before, asStorage(err)
 		}
-		if pending {
+		if exists {
 			found = mark
 		}
 	}
@@ -105,9 +105,10 @@ func (s *Service) refuseOwned(ctx context.Context) error {
 		return nil
 	})
 	if errors.Is(err, errOwned) {
-		return fmt.Errorf("%w: set another files.storage, or after a restore remove %s from the %s", errOwned, ownerFolder, s.storage)
+		return fmt.Errorf("%w, so nothing is removed: set another files.storage, or after a restore remove %s from the %s", errOwned,
+			ownerFolder, s.storage)
 	}
 	return asStorage(err)
 }
 
-var errOwned = errors.New("another database uses this storage")
+var errOwned = errors.New("the storage has the mark of another database, or of a newer state of this one")

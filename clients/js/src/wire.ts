@@ -336,7 +336,7 @@ export interface components {
         CheckinRequest: {
             /**
              * Format: date
-             * @description today by default; yesterday is allowed for some minutes after the user's midnight
+             * @description date in the user's zone: today by default; yesterday is allowed for some minutes after midnight
              */
             day?: string;
             /**
@@ -1799,7 +1799,7 @@ export interface components {
         };
         OwnCodeRequest: {
             /**
-             * @description for the first password, or another address without a password
+             * @description for the first password, or to change the address of an account without a password
              * @enum {string}
              */
             purpose: "set_password" | "leave_email";
@@ -2802,7 +2802,7 @@ export interface components {
             video?: string;
             /**
              * Format: int64
-             * @description on all nodes; viewers of a crashed node count for 30 seconds
+             * @description on all nodes; viewers of a crashed node count for up to 30 seconds
              */
             viewers: number;
         };
@@ -2940,7 +2940,7 @@ export interface components {
             created: string;
             /**
              * Format: date-time
-             * @description end of the transfer, its file or its record; 9999 while messages use it
+             * @description end of the unfinished transfer, of the file, or of the finished transfer's record; the year 9999 while messages use the file
              */
             expires: string;
             /** @example V1StGXR8_Z5j */
@@ -7127,7 +7127,7 @@ export interface operations {
     "notices.list": {
         parameters: {
             query?: {
-                /** @description next of the previous page */
+                /** @description the next field of the previous page */
                 cursor?: string;
                 /** @description the largest number of notices to return */
                 limit?: number;

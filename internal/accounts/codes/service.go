@@ -91,7 +91,7 @@ func (s *Service) Send(ctx context.Context, p Proof, clientNet string) error {
 		return ErrTooMany.Retry(r.Reset)
 	}
 	notice := Notice{To: p.Email.Given, Purpose: p.Purpose, User: p.User, Seed: rand.Text(), Lang: i18n.From(ctx)}
-	c := s.newCode(p, s.mac.code(p, notice.Seed))
+	c := s.storedCode(p, s.mac.code(p, notice.Seed))
 	if known {
 		c.clientNet = clientNet
 	}
@@ -103,8 +103,8 @@ func (s *Service) Send(ctx context.Context, p Proof, clientNet string) error {
 	return nil
 }
 
-// newCode returns the stored form of a code.
-func (s *Service) newCode(p Proof, code string) Code {
+// storedCode returns the stored form of a code.
+func (s *Service) storedCode(p Proof, code string) Code {
 	return Code{emailHash: s.mac.emailHash(p), purpose: p.Purpose, codeHash: s.mac.codeHash(p, code)}
 }
 
@@ -127,7 +127,7 @@ func (s *Service) Check(ctx context.Context, p Proof, code, from string) (Code, 
 	if !s.attempts.Allows(ctx, s.meter(p, from)) {
 		return Code{}, errWrong
 	}
-	c := s.newCode(p, code)
+	c := s.storedCode(p, code)
 	stored, err := try(ctx, s.db, c, from)
 	if err != nil {
 		return Code{}, err

@@ -50,7 +50,7 @@ func TestCheck_KnownNetworkHasItsOwnTries(t *testing.T) {
 		w.known[p.Email.Key] = home
 		for _, spent := range []string{home, elsewhere} {
 			other := map[string]string{home: elsewhere, elsewhere: home}[spent]
-			c := w.newCode(p, w.ask(p, home))
+			c := w.storedCode(p, w.ask(p, home))
 			for i := range 8 {
 				if hash, err := try(t.Context(), w.db, c, spent); err != nil || (hash != "") != (i < 5) {
 					t.Errorf("try %d from %s: %q, %v", i, spent, hash, err)

@@ -110,7 +110,7 @@ func (s *Service) Forget(ctx context.Context, tx *sqldb.Tx, e emails.Address, us
 	var hashes, keys []string
 	for _, p := range []Proof{{e, ForRegister, ""}, {e, ForLogin, ""}, {e, ForResetPassword, ""}, {e, ForSetPassword, user},
 		{e, ForLeaveEmail, user}} {
-		c := s.newCode(p, "")
+		c := s.storedCode(p, "")
 		hashes, keys = append(hashes, c.emailHash), append(keys, c.mailKey())
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash IN (?)", bun.List(hashes)); err != nil {

@@ -113,7 +113,7 @@ func (w *world) mailed(p Proof) string {
 	w.t.Helper()
 	var payload []byte
 	if err := w.db.QueryRowContext(w.t.Context(), "SELECT payload FROM outbox WHERE topic = ? AND msg_key = ?", Topic,
-		w.newCode(p, "").mailKey()).Scan(&payload); err != nil {
+		w.storedCode(p, "").mailKey()).Scan(&payload); err != nil {
 		w.t.Fatal(err)
 	}
 	var n Notice

@@ -313,7 +313,7 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 	}
 }
 
-// answers calls the handler. A panic fails all deliveries.
+// callHandler calls the handler. A panic fails all deliveries.
 func (l *lane) callHandler(ctx context.Context, ds []Delivery) (results []error) {
 	all := func(err error) []error { return slices.Repeat([]error{err}, len(ds)) }
 	defer func() {

@@ -16,7 +16,9 @@ import (
 
 const (
 	defaultTimeout = time.Minute
-	defaultGrace   = 5 * time.Second // the supervisor waits for the same time again
+
+	// After defaultGrace, runs are canceled and get the same time again before the supervisor gives up.
+	defaultGrace = 5 * time.Second
 
 	// The back-off after the first failure in a row. It doubles up to the larger of maxBackoff and the period of the
 	// job.

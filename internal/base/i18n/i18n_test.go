@@ -20,7 +20,7 @@ func TestAccepted_ReturnsTheBestLanguage(t *testing.T) {
 
 func TestSay_TranslatesTextsAndFormats(t *testing.T) {
 	for text, want := range map[string]string{
-		"That is yourself.": "不能对自己进行此操作。",
+		"You cannot do this to yourself.":                          "不能对自己进行此操作。",
 		"is before 2026-01-02, the first day that can be made up":  "早于 2026-01-02，即最早可补签的一天",
 		"expected length <= 40":                                    "长度应不超过 40",
 		"this has no translation":                                  "this has no translation",

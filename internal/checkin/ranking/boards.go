@@ -120,7 +120,7 @@ type Ranking struct {
 // While Redis is away, or the board is being loaded, Read uses SQL, and other users' places may be some seconds old;
 // see [FallbackLife].
 func (bs *Boards) Read(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (_ Ranking, err error) {
-	defer errs.Wrap(&err, "checkin.Board %s", b)
+	defer errs.Wrap(&err, "checkin.Read %s", b)
 	if bs.projection.Up() {
 		r, err := bs.FromRedis(ctx, b, user, clock, n, near)
 		switch {

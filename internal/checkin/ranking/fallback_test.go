@@ -256,7 +256,7 @@ func TestLoad_ConcurrentBoardsShareAPass(t *testing.T) {
 		passes++
 		return w.readPlaces(ctx, fn)
 	}
-	if err := w.LoadAll(t.Context()); err != nil {
+	if err := w.LoadMissing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if passes != 1 {

@@ -25,7 +25,7 @@ func (bs *Boards) Jobs() []worker.Job {
 		Every:     2 * time.Second,
 		Timeout:   time.Hour, // four passes over the days of many millions of users
 		Singleton: true,
-		Run:       bs.LoadAll,
+		Run:       bs.LoadMissing,
 	}, {
 		Name:      "checkin.seasons",
 		Every:     time.Hour,
@@ -38,10 +38,10 @@ func (bs *Boards) Jobs() []worker.Job {
 // would otherwise stay for ever.
 const recountEvery = time.Hour
 
-// LoadAll loads the current boards that are not loaded. It also loads compact boards whose counts are in doubt, because
-// a change was applied that may have been applied before, or was old. A node spends no more than a tenth of its time on
-// the latter.
-func (bs *Boards) LoadAll(ctx context.Context) error {
+// LoadMissing loads the current boards that are not loaded. It also loads compact boards whose counts are in doubt,
+// because a change was applied that may have been applied before, or was old. A node spends no more than a tenth of its
+// time on the latter.
+func (bs *Boards) LoadMissing(ctx context.Context) error {
 	if !bs.projection.Up() {
 		return nil
 	}

@@ -23,7 +23,7 @@ func TestCounts_RebuiltEachHour(t *testing.T) {
 	w.Write(t, []accounts.ID{last}, today)
 	keep := func(want int) {
 		t.Helper()
-		if err := w.LoadAll(t.Context()); err != nil {
+		if err := w.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.rank(t, TotalBoard, last); got != want {
@@ -50,7 +50,7 @@ func TestUpkeep_IncludesPastSeasons(t *testing.T) {
 			users := checkintest.NewUsers(3)
 			w.Write(t, users, friday)
 			late, week := users[0], WeekOf(friday)
-			if err := w.LoadAll(t.Context()); err != nil {
+			if err := w.LoadMissing(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			// tidied runs the job, and returns how many keys the week then has.
@@ -130,7 +130,7 @@ func TestCount_IncludesSkippedDate(t *testing.T) {
 	skipped, _ := left.Skipped()
 	w.Clock.Set(left.Start(skipped + 1).Add(time.Hour))
 	w.Write(t, []accounts.ID{ann}, skipped-2, skipped-1, skipped+1)
-	if err := w.LoadAll(t.Context()); err != nil {
+	if err := w.LoadMissing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r, err := w.FromRedis(t.Context(), StreakBoard, ann, left, 1, 0)
@@ -147,7 +147,7 @@ func TestStreakBoard_RebuiltByOtherRules(t *testing.T) {
 	users, today := checkintest.NewUsers(1), dayAt(w.Clock.Now())
 	w.Write(t, users, today-3, today-2)
 	for _, want := range []int{1, 0} {
-		if err := w.LoadAll(t.Context()); err != nil {
+		if err := w.LoadMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		top, err := w.Of(StreakBoard).Top(t.Context(), w.Clock.Now(), 10)

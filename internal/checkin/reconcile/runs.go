@@ -40,7 +40,7 @@ type Options struct {
 const MaxParts = 4096
 
 // ErrOptions reports invalid options.
-var ErrOptions = errs.New(errs.Invalid, "checkin.run_options", "Use a part k/n up to 4096/4096, and 1 to 366 days.")
+var ErrOptions = errs.New(errs.Invalid, "checkin.run_options", "Use k/n with k from 1 to n and n up to 4096, and 1 to 366 days.")
 
 // Validate returns ErrOptions if no run can have these options.
 func (o Options) Validate() error {

@@ -407,11 +407,11 @@ func (s *stage) gather() {
 		if err != nil {
 			return err
 		}
-		state, err := s.as(eunji).AddToRoom(s.ctx, studio, api.RoomItemNew{Kind: api.ItemLive, Source: made.Stream.ID, Title: made.Stream.Title})
+		item, err := s.as(eunji).AddToRoom(s.ctx, studio, api.RoomItemNew{Kind: api.ItemLive, Source: made.Stream.ID, Title: made.Stream.Title})
 		if err != nil {
 			return err
 		}
-		if err := s.load(eunji, studio, state.ID); err != nil {
+		if err := s.load(eunji, studio, item.ID); err != nil {
 			return err
 		}
 		_, err = s.as(eunji).SayInRoom(s.ctx, studio, "I am on the air whenever the demo is played.")

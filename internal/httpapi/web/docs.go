@@ -29,7 +29,7 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 </html>
 `))
 
-// validatorUrl null prevents Swagger UI from sending the document to an online validator.
+// docsScript starts Swagger UI. validatorUrl null prevents it from sending the document to an online validator.
 const docsScript = `SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true, validatorUrl: null, persistAuthorization: false});
 `
 

@@ -253,8 +253,8 @@ func (a *API) logOutage(ctx context.Context, code, msg string, err error) {
 // maxFields is the largest number of fields in a refusal.
 const maxFields = 10
 
-// huma has package variables for these. Without them, "Words" would match "words", and every array would be described
-// as nullable.
+// init sets package variables of huma. Without that, "Words" would match "words", and every array would be described as
+// nullable.
 func init() { huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false }
 
 // faulty returns the refusal of a request that is malformed (400) or does not fit the operation (422). Unlike huma's

@@ -111,8 +111,8 @@ func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_
 	return s, sdp, err
 }
 
-// Pull starts a viewer's session at another node for a source with these formats. ask sends the offer there and returns
-// the answer. The session has its own UDP sockets. It returns ErrOffer, or an error of ask.
+// Pull starts a viewer's session at another node for a source with these formats. exchange sends the offer there and
+// returns the answer. The session has its own UDP sockets. It returns ErrOffer, or an error of exchange.
 func (e *Engine) Pull(ctx context.Context, f Formats,
 	open func() bool, exchange func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
 	pc, err := e.ownConnection()
@@ -231,8 +231,8 @@ func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up 
 	}()
 }
 
-// read reads a track until it ends, and forwards its packets if handOn is true. It reads the others as well, so that
-// the publisher gets feedback about them.
+// read reads a track until it ends, and forwards its packets if forwarded is true. It reads the others as well, so
+// that the publisher gets feedback about them.
 func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string, forwarded bool) {
 	for {
 		p, _, err := t.ReadRTP()

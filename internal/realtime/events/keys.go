@@ -25,7 +25,7 @@ var (
 )
 
 const (
-	// listenLife is the TTL of a subscription, which is renewed every renewEvery.
+	// listenTTL is the TTL of a subscription, which is renewed every renewInterval.
 	listenTTL     = 25 * time.Hour
 	renewInterval = 8 * time.Hour
 	resumeTTL     = 5 * time.Minute // after the last listener has left, or after an event

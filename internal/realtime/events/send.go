@@ -125,7 +125,7 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 	b.deliver(ctx, messages)
 }
 
-// silentOf returns the channels of a batch without subscribers and without clients that may resume. It returns nil if
+// findSilent returns the channels of a batch without subscribers and without clients that may resume. It returns nil if
 // the check is not worth its cost.
 func (b *Bus) findSilent(ctx context.Context, batch []Event) (map[string]bool, error) {
 	names := make([]string, 0, len(batch))
@@ -142,7 +142,7 @@ func (b *Bus) findSilent(ctx context.Context, batch []Event) (map[string]bool, e
 	return b.silentChannels(ctx, names)
 }
 
-// silent reports for each channel whether it has no subscribers and no clients that may resume.
+// silentChannels reports for each channel whether it has no subscribers and no clients that may resume.
 func (b *Bus) silentChannels(ctx context.Context, names []string) (map[string]bool, error) {
 	keys := make([]keyspace.Key, len(names))
 	for i, name := range names {
@@ -180,7 +180,7 @@ func published(r keyspace.Reply) (nodes string, at Position, err error) {
 	return nodes, at, err
 }
 
-// deliverHere delivers an event to the listeners of this node.
+// deliverLocal delivers an event to the listeners of this node.
 func (b *Bus) deliverLocal(ctx context.Context, e Event, at Position) {
 	if c := b.listening(e.channel()); c != nil {
 		b.handle(ctx, c, e, at)

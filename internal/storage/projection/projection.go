@@ -966,7 +966,8 @@ func (p *Projection[Change, State]) leave(ctx context.Context) {
 		_, err = p.swap(ctx, p.cfg.Node, left, "")
 	}
 	if err != nil {
-		p.cfg.Log.Warn("projection: mark not removed at the stop, another node will replay", "marks", p.cfg.Applied.Key.String(), "err", err)
+		p.cfg.Log.Warn("projection: mark not removed at the stop, another node will replay, which is harmless",
+			"marks", p.cfg.Applied.Key.String(), "err", err)
 	}
 }
 

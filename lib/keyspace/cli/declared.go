@@ -211,7 +211,7 @@ func replaceFile(name, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	if err = errors.Join(err, give(f, was), f.Chmod(was.Mode().Perm()), f.Sync(), f.Close()); err == nil {
+	if err = errors.Join(err, copyOwner(f, was), f.Chmod(was.Mode().Perm()), f.Sync(), f.Close()); err == nil {
 		err = os.Rename(part, name)
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // copyOwner gives f the owner and the group of the file that was describes.
-func give(f *os.File, was fs.FileInfo) error {
+func copyOwner(f *os.File, was fs.FileInfo) error {
 	owner, ok := was.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil

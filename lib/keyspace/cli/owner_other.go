@@ -8,4 +8,4 @@ import (
 )
 
 // copyOwner does nothing on this system.
-func give(*os.File, fs.FileInfo) error { return nil }
+func copyOwner(*os.File, fs.FileInfo) error { return nil }
