@@ -11,10 +11,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Cache events of rooms. The event "stream stopped" belongs to package live.
+// Cache events of rooms.
 var (
 	SettingsChanged    = cache.NewEvent[ID]("room settings changed")
-	RoomUpdated        = cache.NewEvent[ID]("room updated") // its name or its owner
+	RoomUpdated        = cache.NewEvent[ID]("room updated") // its owner
 	RoomDeleted        = cache.NewEvent[ID]("room deleted")
 	PermissionsChanged = cache.NewEvent[Seat]("room member permissions changed")
 	MemberKicked       = cache.NewEvent[Seat]("room member kicked") // also: joined or left

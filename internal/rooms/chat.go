@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -208,6 +207,3 @@ func (l Line) wire(id ID) api.RoomLine {
 	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Guest: l.Guest, Text: l.Text,
 		At: api.At(sqldb.Time(l.At))}
 }
-
-// batchTime bounds the statements of a batch.
-const batchTime = 5 * time.Second

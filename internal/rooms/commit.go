@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -33,6 +34,9 @@ type entryResult struct {
 
 // maxBatch is the largest batch; it bounds the number of conditions in a statement for SQLite.
 const maxBatch = 256
+
+// batchTime bounds all tries of a batch.
+const batchTime = 5 * time.Second
 
 func newCommitter(s *Service) *groupcommit.Committer[pendingEntry, entryResult] {
 	return groupcommit.New(s.commit, groupcommit.Options[pendingEntry, entryResult]{
@@ -70,7 +74,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEnt
 	if err != nil {
 		return nil, err
 	}
-	members, err := standings(ctx, tx, seats)
+	members, err := membersAt(ctx, tx, seats)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +118,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEnt
 
 // refuse returns the reason why a member may not send an entry, or nil. It returns ErrRoom, ErrMay, ErrMuted or
 // ErrWord.
-func refuse(tx *sqldb.Tx, room *numbering, m Member, u pendingEntry) error {
+func refuse(tx *sqldb.Tx, room *lockedRoom, m Member, u pendingEntry) error {
 	if room == nil || m.User != u.user {
 		return ErrRoom
 	}

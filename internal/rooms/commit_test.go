@@ -53,7 +53,7 @@ func TestVisit_CrowdLeavesConnectionsToOtherRooms(t *testing.T) {
 	users := w.newUsers(1)
 	hot, other := w.newRoom(users[0]), w.newRoom(users[0])
 	sqldbtest.Crowd(t, w.db, func(ctx context.Context, i int) error {
-		_, _, _, err := w.Visit(ctx, fmt.Sprint("address ", i), hot, "Visitor", Key{})
+		_, _, _, err := w.Visit(ctx, fmt.Sprint("address ", i), hot, "Visitor", Admission{})
 		return err
 	}, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", hot)
 	w.newGuest(other)

@@ -21,9 +21,10 @@
 // # Playback
 //
 // Redis stores the register of package playback, which is authoritative while it exists. A command has the generation
-// and version that its sender saw; a script refuses the command if they are not current. Joining clients only read the
-// playback state. Each command also writes a checkpoint to room_playback. If that write fails, a node with viewers of
-// the room retries within 30 seconds.
+// and version that its sender saw; a script refuses the command if they are not current. Hold and release, which only
+// the server sends, are valid for every register. Joining clients only read the playback state. Each command, except
+// hold and release, also writes a checkpoint to room_playback. If that write fails, a node with viewers of the room
+// retries within 30 seconds.
 //
 // A register that Redis has lost is rebuilt with a higher generation, so that clients accept it as newer. The source is
 // the checkpoint, or the register that the node published if that is newer. Holds are lost. The same happens if Redis
@@ -38,11 +39,11 @@
 // # What is derived
 //
 // Redis stores, through package cache, rooms, members, playlists, checkpoints, and the sources of items. Six events
-// drop them; docs/rooms.md lists the exact keys of each event. No rule depends on cache entries: they serve reads and
-// admit subscribers.
+// drop these entries, except sources, which expire; docs/rooms.md lists the exact keys of each event. No rule depends
+// on cache entries: they serve reads and admit subscribers.
 //
 // The key room:{{room}}:online has each viewer with the viewer's node. An entry is valid while its node is alive. The
-// number of viewers is computed from it, and stored for a minute in room:{room}:viewers. If Redis loses both, they are
+// number of viewers is computed from it, and stored for a minute in room:{{room}}:viewers. If Redis loses both, they are
 // rebuilt within seconds.
 //
 // Memory has the danmaku of the last ten seconds, for rooms with viewers on this node. A node loads them from SQL when

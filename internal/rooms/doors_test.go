@@ -28,10 +28,10 @@ func TestVisit_LeavesHalfOfThePlacesToUsers(t *testing.T) {
 		for range 4 {
 			w.newGuest(id)
 		}
-		_, _, _, err := w.Visit(t.Context(), "here", id, "Visitor", Key{})
+		_, _, _, err := w.Visit(t.Context(), "here", id, "Visitor", Admission{})
 		w.wantErr("a fifth guest", err, ErrFull)
 		for i, want := range []error{nil, nil, nil, ErrFull} {
-			_, _, err := w.Join(t.Context(), users[i+1], id, Key{})
+			_, _, err := w.Join(t.Context(), users[i+1], id, Admission{})
 			w.wantErr(fmt.Sprint("user ", i+1), err, want)
 		}
 		w.checkInvariants()
@@ -45,7 +45,7 @@ func TestVisit_LimitsNetworksWithManyAddresses(t *testing.T) {
 		users := w.newUsers(1)
 		id, elsewhere := w.newRoom(users[0]), w.newRoom(users[0])
 		visit := func(id ID, h string) error {
-			_, _, _, err := w.Visit(contextFrom(t, h), "here", id, "Visitor", Key{})
+			_, _, _, err := w.Visit(contextFrom(t, h), "here", id, "Visitor", Admission{})
 			return err
 		}
 		for n := range siteGuestRate.Max {
@@ -113,18 +113,18 @@ func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 		r, _, err := w.Create(t.Context(), users[0], ids.New[Room](),
 			Update{Name: to("Film night"), Access: to(Open), Password: to("4711"), Guests: to(true)})
 		w.must(err)
-		join := func(h string, key Key) error {
+		join := func(h string, key Admission) error {
 			_, _, err := w.Join(contextFrom(t, h), users[1], r.ID, key)
 			return err
 		}
 		visit := func(h, password string) error {
-			_, _, _, err := w.Visit(contextFrom(t, h), "here", r.ID, "Visitor", Key{Password: password})
+			_, _, _, err := w.Visit(contextFrom(t, h), "here", r.ID, "Visitor", Admission{Password: password})
 			return err
 		}
 		for n := range maxWrongFrom {
 			w.wantErr("a wrong one", visit(fmt.Sprintf("2001:db8:1:%x::/64", n), "0000"), ErrPassword)
 		}
-		w.wantErr("one more of a network", join("2001:db8:1:ff::/64", Key{Password: "4711"}), ErrTries)
+		w.wantErr("one more of a network", join("2001:db8:1:ff::/64", Admission{Password: "4711"}), ErrTries)
 		for range 3 { // right passwords do not count
 			w.wantErr("the right one from elsewhere", visit("2001:db8:2::/64", "4711"), nil)
 		}
@@ -134,7 +134,7 @@ func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 		w.wantErr("one more of all", visit("2001:db8:3::/64", "4711"), ErrTries)
 		link, err := w.NewLink(t.Context(), ViewerID(users[0]), r.ID, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.wantErr("a link", join("2001:db8:3::/64", Key{Link: &link.ID}), nil)
+		w.wantErr("a link", join("2001:db8:3::/64", Admission{Link: &link.ID}), nil)
 	})
 }
 
@@ -149,7 +149,7 @@ func TestJoin_CrowdOfOneNetworkIsComparedWithinItsTries(t *testing.T) {
 			errs := make([]error, len(users)-1)
 			var crowd sync.WaitGroup
 			for i := range errs {
-				crowd.Go(func() { _, _, errs[i] = w.Join(at, users[i+1], r.ID, Key{Password: password}) })
+				crowd.Go(func() { _, _, errs[i] = w.Join(at, users[i+1], r.ID, Admission{Password: password}) })
 			}
 			crowd.Wait()
 			for _, err := range errs {
@@ -210,7 +210,7 @@ func TestLink_EndsWithItsCreatorsRight(t *testing.T) {
 			}
 			_, err = w.RoomOfLink(ctx, link.ID)
 			w.wantErr("get the room of the link", err, want)
-			_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
+			_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Admission{Link: &link.ID})
 			w.wantErr("join by the link", err, want)
 		}
 		_, _, err = w.Change(ctx, owner, id, Update{MemberMay: to(forMembers)})

@@ -103,7 +103,7 @@ func TestVisit_RefusesTheNamesOfStaff(t *testing.T) {
 		id := w.newRoom(users[0], users[1], users[2])
 		w.appoint(id, users[0], users[1])
 		for name, want := range map[string]error{"USER 0": ErrName, "user 1": ErrName, "User 2": nil, "Visitor": nil} {
-			_, _, _, err := w.Visit(t.Context(), "here", id, name, Key{})
+			_, _, _, err := w.Visit(t.Context(), "here", id, name, Admission{})
 			w.wantErr(name, err, want)
 		}
 	})

@@ -61,7 +61,7 @@ func (s *Service) roomRoutes(a *web.API) {
 		Summary: "Get the scene of a room",
 		Description: "Returns all data that a client needs to show a room. Subscribe to the channel room/{room}, read the scene, and then " +
 			"apply the events. Read the scene again after each interruption of the subscription.",
-		Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getScene)
+		Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getScene)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}", ID: "rooms.update", Tags: tags,
 		Summary: "Update a room's settings", Errors: []*errs.Error{ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy, ErrStore}}, s.patchRoom)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}", ID: "rooms.close", Tags: tags, Status: http.StatusNoContent,
@@ -125,7 +125,7 @@ func (s *Service) memberRoutes(a *web.API) {
 
 func (s *Service) playRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/playback", ID: "rooms.playback", Tags: tags,
-		Summary: "Get the playback state", Errors: []*errs.Error{ErrRoom, ErrStateAway, ErrStore}}, s.getPlayback)
+		Summary: "Get the playback state", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getPlayback)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/playback", ID: "rooms.command", Tags: tags, Limit: commandLimit,
 		Summary: "Control the playback",
 		Description: "Plays, pauses, seeks, changes the rate, or loads another item. If generation and version are not current, it returns " +
@@ -364,8 +364,8 @@ func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *stru
 }
 
 // parseKey returns the key of a user who wants to join. It returns ErrLink if the link is not a valid id.
-func parseKey(password, link string) (Key, error) {
-	key := Key{Password: password}
+func parseKey(password, link string) (Admission, error) {
+	key := Admission{Password: password}
 	if link == "" {
 		return key, nil
 	}
@@ -385,7 +385,7 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	var key Key
+	var key Admission
 	if in.Body != nil {
 		if key, err = parseKey(in.Body.Password, in.Body.Link); err != nil {
 			return nil, err

@@ -22,8 +22,8 @@ const (
 	closedDelay = 10 * time.Minute
 	// guestIdle is the time until a guest who does not subscribe to the room's channel is removed.
 	guestIdle = 10 * time.Minute
-	// tidyOverlap is the largest delay between a danmaku's time and its commit, because clocks of nodes differ by up to
-	// a minute. It includes the largest delay of a room's last activity, one minute.
+	// tidyOverlap is the time that two runs of tidyEntries both search. A danmaku may be committed this long after its
+	// time: clocks of nodes differ by up to a minute, and a room's last activity is up to a minute late.
 	tidyOverlap = 3 * time.Minute
 	// tidyAtFirst is how far back a new process searches for rooms beyond their limits. A room that was active only
 	// before that is found after its next line or danmaku.

@@ -23,7 +23,7 @@ func TestChange_RemovesGuestsOnEveryNode(t *testing.T) {
 				ctx := t.Context()
 				users := w.newUsers(2)
 				id := w.newRoom(users[0], users[1])
-				_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Key{})
+				_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Admission{})
 				w.must(err)
 				elsewhere := w.newGuest(w.newRoom(users[0]))
 				try := map[string]func() error{

@@ -24,8 +24,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Key admits a user to a room: by a password or a link.
-type Key struct {
+// Admission admits a user to a room: by a password or a link.
+type Admission struct {
 	Password string
 	Link     *LinkID // nil: none
 
@@ -36,7 +36,7 @@ type Key struct {
 // Join adds a user to a room. It changes nothing for a user who is already a member. A user who returns is still muted,
 // and still lacks the permissions that were taken away. It returns ErrRoom, ErrPassword, ErrTries, ErrLink, ErrBanned,
 // ErrFull, ErrBusy or accounts.ErrNoUser.
-func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
+func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Admission) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
 	key.identity = user.String()
@@ -62,7 +62,7 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 
 // admit adds a viewer to a room by a key. It compares the password before the transaction, which then verifies that the
 // room's password has not changed.
-func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key,
+func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Admission,
 	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
 	matched, err := s.checkPassword(ctx, id, key)
 	if err == nil && key.guest {
@@ -81,9 +81,6 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key,
 		if d.me, err = fn(ctx, tx, d); err != nil {
 			return err
 		}
-		if err := deleteMembers(ctx, tx, id, []ViewerID{user}); err != nil { // deletes an expired row of the same guest
-			return err
-		}
 		if d.room.members++; d.room.members <= maxFanOut {
 			d.addEvent(api.EventRoomMember, d.me)
 		}
@@ -93,7 +90,7 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key,
 
 // checkPassword returns the hash of the room's password if the key has the right password. It returns "" if no password
 // was compared.
-func (s *Service) checkPassword(ctx context.Context, id ID, key Key) (string, error) {
+func (s *Service) checkPassword(ctx context.Context, id ID, key Admission) (string, error) {
 	if key.Link != nil || key.Password == "" {
 		return "", nil
 	}
@@ -171,7 +168,7 @@ func (s *Service) allowGuest(ctx context.Context, id ID) error {
 
 // checkJoin returns an error if the user may not join a locked room. It returns ErrRoom, ErrPassword, ErrLink,
 // ErrBanned or ErrFull.
-func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Key, matched string) error {
+func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Admission, matched string) error {
 	id := d.room.ID
 	switch {
 	case key.Link != nil:
@@ -230,7 +227,8 @@ func (v Visitor) ExpiresAt() time.Time { return v.Expires }
 // Visit adds a guest to a room. The returned token is valid only for this room. identity is the identity that the
 // password queue counts. It returns ErrText, ErrRoom, ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate,
 // ErrFull or ErrBusy.
-func (s *Service) Visit(ctx context.Context, identity string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
+func (s *Service) Visit(ctx context.Context, identity string, id ID, name string,
+	key Admission) (_ Room, me Member, token string, err error) {
 	defer errs.Wrap(&err, "rooms.Visit %s", id)
 	if name, err = line("body.name", name, 1, 40); err != nil {
 		return Room{}, Member{}, "", err
@@ -583,7 +581,7 @@ func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now t
 	for _, l := range links {
 		seats, creators = append(seats, seat{r.ID, ViewerID(l.By)}), append(creators, l.By)
 	}
-	members, err := standings(ctx, q, seats)
+	members, err := membersAt(ctx, q, seats)
 	if err != nil {
 		return nil, err
 	}

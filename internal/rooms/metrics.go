@@ -13,7 +13,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		commands: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_rooms_commands_total",
 			Help: "Playback commands, by result: done, or refused because the sender had seen another state."}, []string{"result"}),
-		rebuilt: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_rooms_revived_total", Help: "Playback registers rebuilt from SQL."}),
+		rebuilt: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_rooms_revived_total",
+			Help: "Playback registers rebuilt after Redis lost or reverted them."}),
 		watched: prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_rooms_watched", Help: "Rooms with viewers on this node."}),
 	}
 	if reg != nil {

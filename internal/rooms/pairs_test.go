@@ -78,11 +78,11 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 			return w.Revoke(ctx, me, room, of.link)
 		}, ErrLink},
 		"join by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of fullRoom) error {
-			_, _, err := w.Join(ctx, w.newUsers(1)[0], room, Key{Link: &of.link})
+			_, _, err := w.Join(ctx, w.newUsers(1)[0], room, Admission{Link: &of.link})
 			return err
 		}, ErrLink},
 		"visit by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of fullRoom) error {
-			_, _, _, err := w.Visit(ctx, "here", room, "Visitor", Key{Link: &of.link})
+			_, _, _, err := w.Visit(ctx, "here", room, "Visitor", Admission{Link: &of.link})
 			return err
 		}, ErrLink},
 		"kick": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {

@@ -48,8 +48,8 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 	return state, asKind(ctx, err)
 }
 
-// checkpointAge is the largest age of a cached checkpoint. A new checkpoint drops no cache entry, because in a cluster
-// the register's server may be down while the cache's server is not.
+// checkpointAge is the largest age of a cached checkpoint. The cache entry may be on another Redis server than the
+// register, so it is reloaded by age and not dropped.
 const checkpointAge = time.Second
 
 // rebuild rebuilds a register that Redis has lost or has in an older version. It uses the newest of the old register,
@@ -233,8 +233,8 @@ func itemOf(s playback.State) (id ItemID) {
 }
 
 // Buffering records whether a viewer's player waits for data. If the room has the Hold setting, it is held until the
-// player has data, for at most maxHold. Reports of viewers who do not subscribe to the room's channel are ignored. It
-// returns ErrRoom or ErrStateAway.
+// player has data, for at most maxHold. A report that a player waits is ignored if the viewer does not subscribe to
+// the room's channel. It returns ErrRoom or ErrStateAway.
 func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waiting bool) (err error) {
 	defer errs.Wrap(&err, "rooms.Buffering %s", id)
 	r, _, err := s.roomAndMember(ctx, id, user)

@@ -179,8 +179,8 @@ type Presence struct {
 // entry returns the member of a sorted set for a viewer on a node.
 func entry(user ViewerID, node string) string { return user.String() + "." + node }
 
-// mark is a node's report about the viewers of a room.
-type mark struct {
+// viewerReport is a node's report about the viewers of a room.
+type viewerReport struct {
 	room    ID
 	present map[ViewerID]time.Time // viewers with their last activity
 	left    []ViewerID
@@ -188,9 +188,9 @@ type mark struct {
 }
 
 // writeOnline writes a node's viewers to Redis.
-func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark) error {
+func (s *redisStore) writeOnline(ctx context.Context, node string, reports []viewerReport) error {
 	var cmds []keyspace.Cmd
-	for _, m := range marks {
+	for _, m := range reports {
 		key := onlineKeys.At(m.room).Key
 		if len(m.present) > 0 {
 			add := keyspace.Cmd{Name: "ZADD", Key: key}

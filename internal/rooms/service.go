@@ -88,14 +88,13 @@ type Service struct {
 	caches  *aggregate.Caches
 	copies  copies
 	entries *groupcommit.Committer[pendingEntry, entryResult]
-	locks   *sqldb.Locks[ID, *numbering]
+	locks   *sqldb.Locks[ID, *lockedRoom]
 	tries   *attempts.Counter // of passwords
 	watched watched
 	tidied  time.Time // all rooms are within their limits for lines and danmaku up to this time; only the job sets it
 	metrics *metrics
 	cfg     Config
 	log     *slog.Logger
-	base    context.Context //nolint:containedctx // for work after a commit
 }
 
 // New returns a Service. Work after a commit has the values of ctx. The error has all faults of the settings.
@@ -104,7 +103,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("rooms: %w", err)
 	}
-	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: aggregate.New(cfg.DB, cfg.Caches),
+	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: aggregate.New(cfg.DB, cfg.Caches),
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
 	s.entries = newCommitter(s)
@@ -113,7 +112,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Run commits lines and danmaku and does the regular work for rooms with viewers, until ctx ends.
+// Run warms the caches, commits lines and danmaku, and does the regular work for rooms with viewers, until ctx ends.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
 	var parts sync.WaitGroup

@@ -181,7 +181,7 @@ func (w *world) newRoom(owner accounts.ID, members ...accounts.ID) ID {
 	r, _, err := w.Create(w.t.Context(), owner, ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true)})
 	w.must(err)
 	for _, u := range members {
-		_, _, err := w.Join(w.t.Context(), u, r.ID, Key{})
+		_, _, err := w.Join(w.t.Context(), u, r.ID, Admission{})
 		w.must(err)
 	}
 	return r.ID
@@ -189,7 +189,7 @@ func (w *world) newRoom(owner accounts.ID, members ...accounts.ID) ID {
 
 func (w *world) newGuest(id ID) ViewerID {
 	w.t.Helper()
-	_, m, _, err := w.Visit(w.t.Context(), "here", id, "Visitor", Key{})
+	_, m, _, err := w.Visit(w.t.Context(), "here", id, "Visitor", Admission{})
 	w.must(err)
 	return m.User
 }
@@ -566,37 +566,37 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 		r, _, err := w.Create(ctx, users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("swordfish")})
 		w.must(err)
 		id, owner := r.ID, ViewerID(users[0])
-		join := func(user accounts.ID, key Key) error {
+		join := func(user accounts.ID, key Admission) error {
 			_, _, err := w.Join(ctx, user, id, key)
 			return err
 		}
-		w.wantErr("without the password", join(users[1], Key{}), ErrPassword)
-		w.wantErr("with another one", join(users[1], Key{Password: "Swordfish"}), ErrPassword)
-		w.wantErr("with the password", join(users[1], Key{Password: "swordfish"}), nil)
-		w.wantErr("again", join(users[1], Key{}), nil)
+		w.wantErr("without the password", join(users[1], Admission{}), ErrPassword)
+		w.wantErr("with another one", join(users[1], Admission{Password: "Swordfish"}), ErrPassword)
+		w.wantErr("with the password", join(users[1], Admission{Password: "swordfish"}), nil)
+		w.wantErr("again", join(users[1], Admission{}), nil)
 		w.ahead.Add(int64(time.Second)) // so that later members have a later time
-		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Password: "swordfish"})
+		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Admission{Password: "swordfish"})
 		w.wantErr("a guest in a room without guests", err, ErrGuests)
 
 		link, err := w.NewLink(ctx, ViewerID(users[1]), id, ids.New[Link](), time.Hour, 1)
 		w.must(err)
 		elsewhere := w.newRoom(users[0])
-		_, _, err = w.Join(ctx, users[2], elsewhere, Key{Link: &link.ID})
+		_, _, err = w.Join(ctx, users[2], elsewhere, Admission{Link: &link.ID})
 		w.wantErr("by a link of another room", err, ErrLink)
-		w.wantErr("by a link", join(users[2], Key{Link: &link.ID}), nil)
-		w.wantErr("by a link that is used up", join(users[3], Key{Link: &link.ID}), ErrLink)
+		w.wantErr("by a link", join(users[2], Admission{Link: &link.ID}), nil)
+		w.wantErr("by a link that is used up", join(users[3], Admission{Link: &link.ID}), ErrLink)
 		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.must(w.Ban(ctx, owner, id, ViewerID(users[2])))
-		w.wantErr("banned, by a link", join(users[2], Key{Link: &link.ID}), ErrBanned)
+		w.wantErr("banned, by a link", join(users[2], Admission{Link: &link.ID}), ErrBanned)
 		w.wantErr("ban oneself", w.Ban(ctx, owner, id, owner), ErrSelf)
 		_, _, err = w.Change(ctx, owner, id, Update{Access: to(Invited), Guests: to(true)})
 		w.must(err)
-		w.wantErr("a stranger in a room for the invited", join(users[3], Key{Password: "swordfish"}), ErrRoom)
+		w.wantErr("a stranger in a room for the invited", join(users[3], Admission{Password: "swordfish"}), ErrRoom)
 		if _, _, err := w.Room(ctx, ViewerID(users[3]), id); !errors.Is(err, ErrRoom) {
 			t.Errorf("a stranger gets a room for the invited: %v", err)
 		}
-		_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
+		_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Admission{Link: &link.ID})
 		w.must(err)
 		if v, err := w.Verify(ctx, token); err != nil || v.User != guest.User || v.Room != id {
 			t.Errorf("the guest's token: got %+v, %v", v, err)
@@ -607,8 +607,8 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 				t.Errorf("a token %s: %v", name, err)
 			}
 		}
-		w.wantErr("a fourth one", join(users[3], Key{Link: &link.ID}), nil)
-		w.wantErr("one too many", join(users[4], Key{Link: &link.ID}), ErrFull)
+		w.wantErr("a fourth one", join(users[3], Admission{Link: &link.ID}), nil)
+		w.wantErr("one too many", join(users[4], Admission{Link: &link.ID}), ErrFull)
 		w.ahead.Add(int64(13 * time.Hour))
 		if _, err := w.Verify(ctx, token); !errors.Is(err, accounts.ErrToken) {
 			t.Errorf("an expired guest: got %v, want ErrToken", err)
@@ -616,7 +616,7 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 		w.must(w.tidy(ctx))
 		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.wantErr("after a guest has expired", join(users[4], Key{Link: &link.ID}), nil)
+		w.wantErr("after a guest has expired", join(users[4], Admission{Link: &link.ID}), nil)
 		w.must(w.Erase(ctx, users[0]))
 		if _, m, err := w.roomAndMember(ctx, id, ViewerID(users[1])); err != nil || m.Role != Owner {
 			t.Errorf("the successor of the owner: got %+v, %v", m, err)
@@ -721,7 +721,7 @@ func TestRestrictions_SurviveLeavingAndJoining(t *testing.T) {
 		rejoin := func(user ViewerID) {
 			t.Helper()
 			w.must(w.Leave(ctx, user, id))
-			_, _, err := w.Join(ctx, accounts.ID(user), id, Key{})
+			_, _, err := w.Join(ctx, accounts.ID(user), id, Admission{})
 			w.must(err)
 		}
 		set(ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
@@ -730,7 +730,7 @@ func TestRestrictions_SurviveLeavingAndJoining(t *testing.T) {
 		rejoin(ann)
 		w.wantErr("muted, and joined once more", send(ann), ErrMuted)
 		w.must(w.Kick(ctx, owner, id, ann))
-		_, _, err := w.Join(ctx, users[1], id, Key{})
+		_, _, err := w.Join(ctx, users[1], id, Admission{})
 		w.must(err)
 		w.wantErr("muted and kicked", send(ann), ErrMuted)
 		set(ann, MemberUpdate{MutedUntil: to(w.db.Now())})
@@ -858,11 +858,11 @@ func TestChange_PasswordExcludesPendingJoins(t *testing.T) {
 			Password: to("swordfish")})
 		w.must(err)
 		join := func(user accounts.ID, text string) error {
-			_, _, err := w.Join(ctx, user, r.ID, Key{Password: text})
+			_, _, err := w.Join(ctx, user, r.ID, Admission{Password: text})
 			return err
 		}
 		visit := func(text string) error {
-			_, _, _, err := w.Visit(ctx, "here", r.ID, "Visitor", Key{Password: text})
+			_, _, _, err := w.Visit(ctx, "here", r.ID, "Visitor", Admission{Password: text})
 			return err
 		}
 		w.must(join(users[1], "swordfish"))
@@ -1064,7 +1064,7 @@ func TestCreate_RetriesCreateOneOfEach(t *testing.T) {
 		}
 		_, _, err := w.Create(ctx, users[1], id, Update{Name: to("Film night")})
 		w.wantErr("another user's room", err, ErrRoom)
-		_, _, err = w.Join(ctx, users[1], id, Key{})
+		_, _, err = w.Join(ctx, users[1], id, Admission{})
 		w.must(err)
 		if c, err := w.SendDanmaku(ctx, bob, id, Comment{ID: comment, Text: "Wow"}); err == nil {
 			t.Errorf("bob got ann's danmaku %+v", c)

@@ -17,6 +17,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
+// Some columns have other names than their fields in Go:
+//
+//	rooms.said           Room.lastSeq
+//	rooms.repeats        Room.Loop
+//	room_playback.fence  playback.State.Stamp
+//	room_playback.given  the last generation of the register
+//	room_danmaku.flight  Comment.Mode
+//	room_danmaku.scale   Comment.Size
+
 // ErrStore reports that SQL is unavailable.
 var ErrStore = errs.New(errs.Unavailable, "room.store_away", "Rooms are unavailable. Please try again.").Retry(2 * time.Second)
 
@@ -177,8 +186,8 @@ type seat struct {
 	user ViewerID
 }
 
-// standings returns the members of those seats that exist.
-func standings(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Member, error) {
+// membersAt returns the members of those seats that exist.
+func membersAt(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Member, error) {
 	found := make(map[seat]Member, len(seats))
 	if len(seats) == 0 {
 		return found, nil

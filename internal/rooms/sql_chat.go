@@ -12,21 +12,21 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// numbering is the state of a room's chat numbers.
-type numbering struct {
+// lockedRoom is a room whose row is locked, with its chat numbers.
+type lockedRoom struct {
 	room    Room
 	lastSeq int64
 	active  int64 // Unix ms, exact to a minute
 }
 
 // lockRooms locks the rooms of a list that are not closed, in the order of their ids, and returns them.
-func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
+func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*lockedRoom, error) {
 	return lockRoomsWith(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
 // lockFreeRooms is lockRooms without the rooms that another transaction has locked. It returns the ids of these rooms
 // as well, in the order of the list.
-func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*numbering, locked []ID, err error) {
+func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*lockedRoom, locked []ID, err error) {
 	if free, err = lockRoomsWith(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(free) == len(list) {
 		return free, nil, err
 	}
@@ -39,20 +39,20 @@ func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*n
 	return free, locked, err
 }
 
-func lockRoomsWith(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
-	all := make(map[ID]*numbering, len(list))
+func lockRoomsWith(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*lockedRoom, error) {
+	all := make(map[ID]*lockedRoom, len(list))
 	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r"+tx.Dialect().ByIndex("PRIMARY")+
 		" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var active int64
 		r, err := scanRoom(rows.Scan, &active)
-		all[r.ID] = &numbering{room: r, lastSeq: r.lastSeq, active: active}
+		all[r.ID] = &lockedRoom{room: r, lastSeq: r.lastSeq, active: active}
 		return err
 	})
 }
 
 // insertLines stores lines of several rooms, and the last number of each room.
-func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in []roomLine) error {
+func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*lockedRoom, in []roomLine) error {
 	if len(in) == 0 {
 		return nil
 	}

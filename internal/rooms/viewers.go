@@ -13,13 +13,13 @@ import (
 // writeViewers writes to Redis the viewers who came or left, and renews entries that are due. It returns the rooms
 // whose viewers changed.
 func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID) {
-	var marks []mark
+	var reports []viewerReport
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
 		if !r.dirty && (now.Sub(r.renewed) < renewEvery || len(r.viewers) == 0) {
 			continue
 		}
-		m := mark{room: id, present: map[ViewerID]time.Time{}, held: r.held}
+		m := viewerReport{room: id, present: map[ViewerID]time.Time{}, held: r.held}
 		for _, user := range r.left {
 			if r.viewers[user] == nil { // otherwise they have returned
 				m.left = append(m.left, user)
@@ -31,12 +31,12 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID
 		if r.dirty {
 			changed = append(changed, id)
 		}
-		marks, r.dirty, r.renewed, r.left = append(marks, m), false, now, nil
+		reports, r.dirty, r.renewed, r.left = append(reports, m), false, now, nil
 	}
 	s.watched.mu.Unlock()
-	if err := s.redis.writeOnline(ctx, s.cfg.Node, marks); err != nil {
+	if err := s.redis.writeOnline(ctx, s.cfg.Node, reports); err != nil {
 		s.watched.mu.Lock()
-		for _, m := range marks {
+		for _, m := range reports {
 			if r := s.watched.rooms[m.room]; r != nil {
 				r.dirty, r.left = true, append(r.left, m.left...)
 			}
@@ -96,7 +96,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	s.cfg.Bus.Publish(batch)
 }
 
-// audience are the viewers of a room on live nodes, each once, the last active first.
+// audience are the viewers of a room on live nodes, each once, the most recently active first.
 type audience struct {
 	users []Presence
 	first string // the lowest node id
@@ -142,8 +142,8 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent 
 	return all, nil
 }
 
-// Online returns at most maxOnline viewers of a room, the last active first. It sends no command to Redis if this node
-// has a viewer of the room, because such a node counts them anyway. It returns ErrRoom.
+// Online returns at most maxOnline viewers of a room, the most recently active first. It sends no command to Redis if
+// this node has a viewer of the room and has counted its viewers. It returns ErrRoom.
 func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
 	defer errs.Wrap(&err, "rooms.Online %s", id)
 	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
@@ -160,8 +160,8 @@ func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presenc
 	return users[:min(len(users), maxOnline)], err
 }
 
-// viewersOf returns the number of viewers of a room. It sends a command to Redis only if this node has no viewer of the
-// room.
+// viewersOf returns the number of viewers of a room. It sends no command to Redis if this node has a viewer of the room and
+// has counted its viewers.
 func (s *Service) viewersOf(ctx context.Context, id ID) int {
 	if n, known := s.watched.viewers(id); known {
 		return n

@@ -132,7 +132,8 @@ func (w *watched) requestRecheck(id ID, seen playback.State) {
 }
 
 // recordRead records a register that was returned to a caller. If it is newer than all registers that this node
-// published, received or returned before, its node may have died before publishing it. The next beat then checks.
+// published, received or returned before, the node that made it may have died before it published it. The next beat then
+// rechecks it.
 func (w *watched) recordRead(id ID, state playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

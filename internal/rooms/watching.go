@@ -29,8 +29,8 @@ const (
 	unusedDelay = time.Minute
 	// roundTime bounds one beat.
 	roundTime = 5 * time.Second
-	// followTime bounds the part of a beat that loads danmaku from SQL, because writing viewers needs only Redis.
-	followTime = time.Second
+	// loadTime bounds the part of a beat that loads danmaku from SQL, because writing viewers needs only Redis.
+	loadTime = time.Second
 	// countTime bounds the wait of a response for the number of viewers.
 	countTime = 500 * time.Millisecond
 	// maxOnline is the largest number of viewers in a list.
@@ -121,7 +121,7 @@ func (s *Service) watch(ctx context.Context) {
 }
 
 func (s *Service) beat(ctx context.Context, now time.Time) {
-	loadCtx, cancel := context.WithTimeout(ctx, followTime)
+	loadCtx, cancel := context.WithTimeout(ctx, loadTime)
 	s.loadWatched(loadCtx)
 	cancel()
 	dirty := s.writeViewers(ctx, now)
@@ -156,8 +156,9 @@ func (s *Service) recheckRegisters(ctx context.Context) {
 					err = errors.Join(err, reissueErr)
 				}
 				delete(states, id)
-			// viewers have it already, or events were lost and all viewers read it again
-			case stamp == max(published[id], seen[id]), published[id] == 0 && (seen[id] == 0 || seen[id] > stamp):
+			case stamp == max(published[id], seen[id]): // viewers have it already
+				delete(states, id)
+			case published[id] == 0 && (seen[id] == 0 || seen[id] > stamp): // events were lost, and all viewers read it again
 				delete(states, id)
 			default:
 				s.publishState(id, state)
@@ -216,7 +217,8 @@ func (s *Service) checkpointChanged(ctx context.Context, now bool) {
 	}
 }
 
-// touch updates the last activity of rooms with viewers, once per touchEvery.
+// touch updates the last activity of rooms with viewers, once per touchEvery. It also marks the guests among the viewers
+// as seen, and counts the rooms for the metric.
 func (s *Service) touch(ctx context.Context, now time.Time) {
 	var list []ID
 	s.watched.mu.Lock()
@@ -280,19 +282,19 @@ func (s *Service) removeUnused(now time.Time) {
 
 // deleteViewers deletes this node's viewers from Redis.
 func (s *Service) deleteViewers(ctx context.Context) {
-	var marks []mark
+	var reports []viewerReport
 	var leave []func()
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
 		left := append(slices.Collect(maps.Keys(r.viewers)), r.left...)
-		marks = append(marks, mark{room: id, left: left})
+		reports = append(reports, viewerReport{room: id, left: left})
 		if r.leave != nil {
 			leave = append(leave, r.leave)
 			r.leave = nil
 		}
 	}
 	s.watched.mu.Unlock()
-	if err := s.redis.writeOnline(ctx, s.cfg.Node, marks); err != nil {
+	if err := s.redis.writeOnline(ctx, s.cfg.Node, reports); err != nil {
 		s.log.Debug("rooms: viewers not deleted from Redis", "err", err) // other nodes detect that this node is gone
 	}
 	for _, f := range leave {

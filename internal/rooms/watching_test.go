@@ -77,7 +77,7 @@ func TestViewers_RestoredEntriesAreDeleted(t *testing.T) {
 		restoreEntry := func(n *world, user accounts.ID) {
 			t.Helper()
 			w.must(w.Service.redis.writeOnline(t.Context(), n.cfg.Node,
-				[]mark{{room: id, present: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
+				[]viewerReport{{room: id, present: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
 		}
 		w.Unsubscribed(users[0].String(), "1", channel)
 		w.Unsubscribed(users[1].String(), "2", channel)
@@ -252,7 +252,7 @@ func TestEvents_LargeRoomOmitsJoinsAndLeaves(t *testing.T) {
 			}
 			join := func() {
 				t.Helper()
-				_, _, err := w.Join(ctx, users[1], id, Key{})
+				_, _, err := w.Join(ctx, users[1], id, Admission{})
 				w.must(err)
 			}
 			join()
