@@ -207,7 +207,7 @@ func count(n int64, thing string) string {
 func progressText(a notices.Announcement) string {
 	text := string(a.State)
 	if a.State == notices.Running && a.Total > 0 {
-		text += fmt.Sprintf(", %d%%", min(100, 100*a.Done/a.Total))
+		text += fmt.Sprintf(", %d%%", min(100, 100*a.Passed/a.Total))
 	}
 	return text
 }
@@ -309,7 +309,7 @@ func (cmd *notifyShowCmd) Run(ctx context.Context, c *console) error {
 					fmt.Fprintf(tab, "%s\t%s\n", name, t.Local().Format(time.DateTime))
 				}
 			}
-			fmt.Fprintf(tab, "id\t%s\nstate\t%s\nusers\t%d\npassed\t%d\ndelivered\t%d\n", a.ID, progressText(a), a.Total, a.Done, a.Delivered)
+			fmt.Fprintf(tab, "id\t%s\nstate\t%s\nusers\t%d\npassed\t%d\ndelivered\t%d\n", a.ID, progressText(a), a.Total, a.Passed, a.Delivered)
 			at("made", a.Created)
 			at("begun", a.Started)
 			at("ended", a.Ended)

@@ -46,12 +46,12 @@ type Announcement struct {
 	Texts     map[string]Wording `json:"texts"` // by BCP 47 tag
 	Link      string             `json:"link,omitempty"`
 	Segment   accounts.Segment   `json:"segment"`
-	Listed    bool               `json:"listed"` // the recipients are listed users instead of the segment
+	Named     bool               `json:"listed"` // the recipients are named users instead of the segment
 	Created   time.Time          `json:"created"`
 	Expires   time.Time          `json:"expires,omitzero"`
 	State     State              `json:"state"`
 	Total     int64              `json:"total"`     // number of recipients at its creation
-	Done      int64              `json:"done"`      // number of users that the delivery has passed
+	Passed    int64              `json:"done"`      // number of users that the delivery has passed
 	Delivered int64              `json:"delivered"` // number of users who received it
 	Started   time.Time          `json:"started,omitzero"`
 	Ended     time.Time          `json:"ended,omitzero"`
@@ -154,7 +154,8 @@ func (r Admin) CountRecipients(ctx context.Context, d Draft) (n int64, err error
 	return n, nil
 }
 
-// Announce stores an announcement. A worker delivers it. It returns ErrNoRecipients if the segment is empty.
+// Announce stores an announcement. A worker delivers it. It returns ErrNoRecipients if no user
+// matches the segment or none of the named users exists. It also returns ErrText, ErrLink or ErrLifetime.
 func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Announce")
 	total, err := r.CountRecipients(ctx, d)
@@ -168,7 +169,7 @@ func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error
 		return a, err
 	}
 	err = inTx(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
-		a = Announcement{ID: ids.New[Announcement](), Texts: d.Texts, Link: d.Link, Segment: d.Segment, Listed: d.Users != nil, Created: tx.Now(),
+		a = Announcement{ID: ids.New[Announcement](), Texts: d.Texts, Link: d.Link, Segment: d.Segment, Named: d.Users != nil, Created: tx.Now(),
 			State: Waiting, Total: total}
 		if d.Lifetime != 0 {
 			a.Expires = a.Created.Add(d.Lifetime)
@@ -176,7 +177,7 @@ func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error
 		if err := insertAnnouncement(ctx, tx, a); err != nil {
 			return err
 		}
-		return insertListed(ctx, tx, a.ID, d.Users)
+		return insertNamed(ctx, tx, a.ID, d.Users)
 	})
 	return a, asKind(err)
 }
@@ -203,7 +204,7 @@ func (r Admin) Stop(ctx context.Context, id AnnouncementID) (a Announcement, err
 			return err
 		}
 		a.State, a.Ended = Stopped, tx.Now()
-		if err := deleteListed(ctx, tx, id); err != nil {
+		if err := deleteNamed(ctx, tx, id); err != nil {
 			return err
 		}
 		return updateAnnouncement(ctx, tx, a)
@@ -260,10 +261,10 @@ func (s *Service) deliverSlice(ctx context.Context, id AnnouncementID) error {
 			if err != nil {
 				return err
 			}
-			a.lastUser, a.Done, a.Delivered = last, a.Done+int64(passed), a.Delivered+int64(len(added))
+			a.lastUser, a.Passed, a.Delivered = last, a.Passed+int64(passed), a.Delivered+int64(len(added))
 		}
-		if a.Listed && a.State == Done {
-			if err := deleteListed(ctx, tx, a.ID); err != nil {
+		if a.Named && a.State == Done {
+			if err := deleteNamed(ctx, tx, a.ID); err != nil {
 				return err
 			}
 		}
@@ -296,12 +297,12 @@ func (s *Service) storeNotices(ctx context.Context, tx *sqldb.Tx, a Announcement
 	return added, s.publishStored(ctx, tx, added)
 }
 
-// nextRecipients returns the next recipients, up to n. passed is the number of users that the delivery passes with them.
-// It includes listed users without an account. last is the last of these users.
+// nextRecipients returns the next recipients, up to n. passed counts all users that this step covers, also named users
+// without an account. last is the last of these users.
 func (a Announcement) nextRecipients(ctx context.Context, tx *sqldb.Tx,
 	n int) (readers []accounts.Reader, passed int, last accounts.ID, err error) {
-	if a.Listed {
-		named, err := selectListedAfter(ctx, tx, a.ID, a.lastUser, n)
+	if a.Named {
+		named, err := selectNamedAfter(ctx, tx, a.ID, a.lastUser, n)
 		if err != nil || len(named) == 0 {
 			return nil, 0, last, err
 		}

@@ -4,13 +4,15 @@
 // # Source of truth
 //
 // SQL is the source of truth: the table notices, and a row for each user in notice_lists. The notices of a user have
-// the numbers 1, 2, 3 and so on (seq). A number is assigned while the user's row in notice_lists is locked, so that no
+// rising numbers, with gaps (seq). A number is assigned while the user's row in notice_lists is locked, so that no
 // reader sees a higher number before a lower one. Lists are paged by number. All notices up to a mark are read. Single
 // notices above the mark may be read too.
 //
 // A notice is stored in the transaction of its cause ([Service.Record]), and has a source. By a constraint, a user has
 // at most one notice for each source, so that a retry after a kill changes nothing. A notice that no longer applies,
 // such as that of an answered request, is withdrawn ([Service.Withdraw]). Expired notices are not listed.
+// The version of a list increases with each change, except if a notice expires, old notices are deleted, or an operator
+// stops an announcement.
 //
 // # Announcements
 //

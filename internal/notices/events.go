@@ -15,7 +15,7 @@ import (
 
 // publishNew publishes committed notices to the devices of their users.
 func (s *Service) publishNew(ctx context.Context, added []Notice) {
-	profiles := s.people.ProfilesOrNone(context.WithoutCancel(ctx), subjects(added)...)
+	profiles := s.people.ProfilesOrNone(context.WithoutCancel(ctx), usersAbout(added)...)
 	batch := make([]events.Event, 0, len(added))
 	for _, n := range added {
 		if e, ok := s.newEvent(n.User, api.EventNoticeNew, sqldb.Time(n.At), api.NoticeNew{Notice: n.wire(profiles)}); ok {
@@ -46,8 +46,8 @@ func (s *Service) newEvent(user accounts.ID, typ string, at time.Time, data any)
 	return e, true
 }
 
-// subjects returns the users that notices are about.
-func subjects(list []Notice) (users []accounts.ID) {
+// usersAbout returns the users that notices are about.
+func usersAbout(list []Notice) (users []accounts.ID) {
 	for _, n := range list {
 		if u, ok := n.about(); ok {
 			users = append(users, u)

@@ -16,7 +16,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices", ID: "notices.list", Tags: tags,
 		Summary: "List notices, newest first",
 		Description: "Announcements are in the language of the Accept-Language header. New notices arrive as notice.new events. Open the " +
-			"socket or event stream before this call.",
+			"socket or event stream before this call, so that you miss none.",
 		Errors: []*errs.Error{ErrCursor, ErrStore, accounts.ErrStore}}, s.getNotices)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices/counts", ID: "notices.counts", Tags: tags,
 		Summary: "Get unread counts by category", Errors: []*errs.Error{ErrStore}}, s.getCounts)
@@ -40,7 +40,7 @@ func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *st
 	if err := s.fillAnnouncements(ctx, list); err != nil {
 		return nil, asKind(err)
 	}
-	profiles, err := s.people.Profiles(ctx, subjects(list))
+	profiles, err := s.people.Profiles(ctx, usersAbout(list))
 	if err != nil {
 		return nil, err
 	}

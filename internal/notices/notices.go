@@ -23,7 +23,7 @@ var (
 		"Give each language a title of 1 to 100 and a text of up to 2,000 printable characters.")
 	ErrLink         = errs.New(errs.Invalid, "announcement.link", "Invalid link. Use https or a local path, at most 500 characters.")
 	ErrLifetime     = errs.New(errs.Invalid, "announcement.life", "The lifetime is invalid. Use one minute to one year.")
-	ErrNoRecipients = errs.New(errs.Invalid, "announcement.nobody", "No user matches this segment. Choose another one.")
+	ErrNoRecipients = errs.New(errs.Invalid, "announcement.nobody", "There are no recipients. Choose others.")
 )
 
 // Settings are the operator's settings; 0 means the default.
@@ -46,7 +46,7 @@ type Notice struct {
 	Source  string          // the cause; a user has one notice for each source
 	Subject ids.ID[subject] // the user or announcement that the notice is about; may be zero
 	Data    json.RawMessage // the document of the kind, see package api; an announcement's document is created at each read
-	At      int64           // Unix ms, as Expires and Read; 0 means never
+	At      int64           // Unix ms, also Expires and Read; 0 means never
 	Expires int64
 	Read    int64
 }
@@ -70,7 +70,7 @@ type Entry struct {
 type Counts struct {
 	Categories       map[string]int // categories without unread notices are omitted
 	Newest, ReadUpTo int64          // the highest number so far; all notices up to ReadUpTo are read
-	Version          int64          // increases with each change of the list, but not when a notice expires
+	Version          int64          // increases when notices are added, read or withdrawn; see doc.go
 }
 
 // Category returns the category of a kind, the part before the point.
@@ -93,7 +93,8 @@ func subjectOf[T any](id ids.ID[T]) ids.ID[subject] {
 	return s
 }
 
-// parseCursor returns the number that all notices of the page are below. It returns ErrCursor for a malformed cursor.
+// parseCursor parses the cursor of a page. All notices of the page have lower numbers than the result. It returns
+// ErrCursor for a malformed cursor.
 func parseCursor(cursor string) (below int64, err error) {
 	if cursor == "" {
 		return 1<<63 - 1, nil

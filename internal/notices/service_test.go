@@ -412,7 +412,7 @@ func TestDeliver_ReachesSegmentOnceDespiteKills(t *testing.T) {
 		_, err := w.db.ExecContext(ctx, "UPDATE users SET created = ? WHERE id = ?", a.Created.UnixMilli(), late)
 		w.must(err)
 		w.must(w.deliverSlice(ctx, a.ID)) // the node dies after it
-		if got := w.announcement(a.ID); got.State != Running || got.Done != sliceSize || got.Delivered != sliceSize {
+		if got := w.announcement(a.ID); got.State != Running || got.Passed != sliceSize || got.Delivered != sliceSize {
 			t.Errorf("after a slice: %+v", got)
 		}
 		// A node dies within a slice. None of the slice is stored.
@@ -434,7 +434,7 @@ func TestDeliver_ReachesSegmentOnceDespiteKills(t *testing.T) {
 		}
 		both.Wait()
 		w.rows(1320)
-		if got := w.announcement(a.ID); got.State != Done || got.Done != 1320 || got.Delivered != 1320 || got.Ended.IsZero() {
+		if got := w.announcement(a.ID); got.State != Done || got.Passed != 1320 || got.Delivered != 1320 || got.Ended.IsZero() {
 			t.Errorf("after the delivery: %+v", got)
 		}
 		checkText(t, "lists of three users", w.kinds(english[0])+w.kinds(chinese[619])+w.kinds(late), "1 announcement*1 announcement*")
@@ -503,7 +503,7 @@ func TestStop_RemovesAnnouncementFromLists(t *testing.T) {
 	testEachEngine(t, func(t *testing.T, w *world) {
 		users := w.users(sliceSize+1, "")
 		a := w.announce(Draft{Texts: hello, Users: append(users, users[0], ids.New[accounts.User]())})
-		if a.Total != sliceSize+1 || !a.Listed {
+		if a.Total != sliceSize+1 || !a.Named {
 			t.Errorf("created %+v", a)
 		}
 		w.must(w.deliverSlice(t.Context(), a.ID))

@@ -16,15 +16,15 @@ const announcementColumns = "id, texts, link, segment, listed, created, expires,
 func (a Announcement) row() ([]any, error) {
 	texts, textsErr := json.Marshal(a.Texts)
 	segment, segmentErr := json.Marshal(a.Segment)
-	return []any{a.ID, string(texts), a.Link, string(segment), a.Listed, sqldb.MillisOrZero(a.Created), sqldb.MillisOrZero(a.Expires),
-			string(a.State), a.Total, a.Done, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended)},
+	return []any{a.ID, string(texts), a.Link, string(segment), a.Named, sqldb.MillisOrZero(a.Created), sqldb.MillisOrZero(a.Expires),
+			string(a.State), a.Total, a.Passed, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended)},
 		errors.Join(textsErr, segmentErr)
 }
 
 func scanAnnouncement(rows *sql.Rows) (a Announcement, err error) {
 	var texts, segment []byte
 	var created, expires, started, ended int64
-	if err := rows.Scan(&a.ID, &texts, &a.Link, &segment, &a.Listed, &created, &expires, &a.State, &a.Total, &a.Done, &a.Delivered,
+	if err := rows.Scan(&a.ID, &texts, &a.Link, &segment, &a.Named, &created, &expires, &a.State, &a.Total, &a.Passed, &a.Delivered,
 		&a.lastUser, &started, &ended); err != nil {
 		return a, err
 	}
@@ -46,7 +46,7 @@ func insertAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error
 func updateAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
 	_, err := tx.ExecContext(ctx,
 		"UPDATE announcements SET state = ?, done = ?, delivered = ?, place = ?, started = ?, ended = ? WHERE id = ?",
-		string(a.State), a.Done, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended), a.ID)
+		string(a.State), a.Passed, a.Delivered, a.lastUser, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended), a.ID)
 	return err
 }
 
@@ -93,8 +93,8 @@ func latestAnnouncements(ctx context.Context, q sqldb.Querier, n int) ([]Announc
 	return sqldb.Collect(rows, err, scanAnnouncement)
 }
 
-// insertListed stores the recipients of an announcement, which are sorted and unique.
-func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []accounts.ID) error {
+// insertNamed stores the recipients of an announcement, which are sorted and unique.
+func insertNamed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []accounts.ID) error {
 	for chunk := range slices.Chunk(users, batchSize) {
 		args := make([]any, 0, 2*len(chunk))
 		for _, u := range chunk {
@@ -108,14 +108,14 @@ func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []
 	return nil
 }
 
-// selectListedAfter returns up to n listed recipients after a user.
-func selectListedAfter(ctx context.Context, q sqldb.Querier, id AnnouncementID, after accounts.ID, n int) ([]accounts.ID, error) {
+// selectNamedAfter returns up to n named recipients after a user.
+func selectNamedAfter(ctx context.Context, q sqldb.Querier, id AnnouncementID, after accounts.ID, n int) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx,
 		"SELECT user_id FROM announcement_users WHERE announcement = ? AND user_id > ? ORDER BY user_id LIMIT ?", id, after, n))
 }
 
-// deleteListed deletes the listed recipients of an announcement.
-func deleteListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID) error {
+// deleteNamed deletes the named recipients of an announcement.
+func deleteNamed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM announcement_users WHERE announcement = ?", id)
 	return err
 }

@@ -27,7 +27,7 @@ var chinese = map[string]string{
 	"has a language that is not a BCP 47 tag":                                                "含有不是 BCP 47 标签的语言",
 	"Invalid link. Use https or a local path, at most 500 characters.":                       "链接无效，请使用 https 地址或本站路径，最多 500 个字符。",
 	"The lifetime is invalid. Use one minute to one year.":                                   "公告有效期无效，请设为一分钟到一年。",
-	"No user matches this segment. Choose another one.":                                      "没有符合条件的用户，请更换用户分段。",
+	"There are no recipients. Choose others.":                                                "没有接收人，请重新选择。",
 
 	// Package push.
 	"The endpoint must be an https address of a push service.": "推送端点须是推送服务的 https 地址。",
