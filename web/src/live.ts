@@ -6,8 +6,8 @@ import { alertOf } from "./chat/alerts";
 import { ChatSignals } from "./state/chats";
 import { Files } from "./state/files";
 import { Groups } from "./state/groups";
-import { calls } from "./chat/talk";
-import type { Line } from "./line";
+import { calls } from "./chat/context";
+import type { Connection } from "./connection";
 import type { People } from "./people";
 import { device, end, Ended, token } from "./session";
 import { t } from "./texts";
@@ -32,7 +32,7 @@ const shown: Record<State, LiveState> = {
 };
 
 /** Connects as a user until stop is called. */
-export async function connect(me: User, people: People, on: Listener): Promise<Line> {
+export async function connect(me: User, people: People, on: Listener): Promise<Connection> {
   const mine = device();
   const getToken = async (refused?: string) => {
     const got = await token(refused);
@@ -68,7 +68,7 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
     }
   };
   // A sent message ends its draft, even if the chat or the page was closed before the connection was back.
-  const drafts: Line["drafts"] = new Map();
+  const drafts: Connection["drafts"] = new Map();
   chats.on("outgoing", ({ chat, body, state }) => {
     const draft = chats.get(chat)?.draft;
     if (state === "sent" && draft && draft.trim() === body.text)
@@ -78,7 +78,7 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   on.state("connecting");
   const files = new Files(client, me.id);
   const signals = new ChatSignals(chats, presences, people, people.signal);
-  const line = {
+  const connection = {
     client,
     chats,
     signals,
@@ -90,11 +90,11 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
     told: () => told,
     onTold: (fn: () => void) => void (onTold = fn),
   };
-  alertOf(line, me, people);
+  alertOf(connection, me, people);
   await chats.start();
   client.connect();
   return {
-    ...line,
+    ...connection,
     stop: () => {
       clearTimeout(again);
       chats.stop();

@@ -6,7 +6,7 @@ import { development } from "./codes";
 import { h, icon, put } from "./dom";
 import { say } from "./form";
 import { home } from "./home";
-import type { Line } from "./line";
+import type { Connection } from "./connection";
 import type { LiveState } from "./live";
 import { People } from "./people";
 import { authed, device, end, Ended, forget, setUser, user, whenEnded } from "./session";
@@ -82,7 +82,7 @@ function showState(state: LiveState): void {
 interface Login {
   device: string;
   people: People;
-  line: Promise<Line>;
+  connecting: Promise<Connection>;
   unread: () => number; // messages
   told: () => number; // notices
   stop: () => void;
@@ -104,9 +104,9 @@ function begin(): Login {
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && missed(), {
     signal: gone.signal,
   });
-  let there: Line | undefined;
+  let there: Connection | undefined;
   showState("connecting");
-  const line = late(async () => {
+  const connecting = late(async () => {
     const { connect } = await import("./live").catch(async (err: unknown) => {
       await renewed();
       throw err;
@@ -122,7 +122,7 @@ function begin(): Login {
       },
     });
   }, gone.signal);
-  void line.then((got) => {
+  void connecting.then((got) => {
     there = got;
     if (gone.signal.aborted) return got.stop();
     for (const name of ["chat", "synced", "gone"] as const) got.chats.on(name, showUnread);
@@ -132,7 +132,7 @@ function begin(): Login {
   return {
     device: device(),
     people,
-    line,
+    connecting,
     unread: () => there?.unread() ?? 0,
     told: () => there?.told() ?? 0,
     stop: () => {
@@ -286,20 +286,20 @@ function show(): void {
   // The other views are loaded later, so that the first one is ready sooner. They are then also available if the server
   // is not.
   put(main, h("p", { class: "muted" }, t.words.moment));
-  const { line, device: of } = login;
+  const { connecting, device: of } = login;
   const load: Record<Exclude<Page, "home"> | "card" | "undo" | "group", () => Promise<View>> = {
     undo: () => import("./undo").then((m) => m.undoView(id)),
     card: () => import("./card").then((m) => m.cardView(me, id, people, announce)),
     group: async () => {
-      const [m, connection] = await Promise.all([import("./chat/door"), line]);
+      const [m, connection] = await Promise.all([import("./chat/door"), connecting]);
       return m.doorView(at === "join" ? { link: id } : { group: id }, connection, announce);
     },
     chats: async () => {
-      const [m, connection] = await Promise.all([import("./chat/view"), line]);
+      const [m, connection] = await Promise.all([import("./chat/view"), connecting]);
       return m.chatsView(me, connection, people, announce);
     },
     rooms: async () => {
-      const [m, connection] = await Promise.all([import("./rooms/view"), line]);
+      const [m, connection] = await Promise.all([import("./rooms/view"), connecting]);
       return m.roomsView(connection, announce);
     },
     notices: () => import("./notices").then((m) => m.noticesView(announce)),

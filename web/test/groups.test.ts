@@ -31,30 +31,30 @@ test("a chat of a group has the group's id", () => {
 
 test("the role decides what a member may do", () => {
   const { groups } = begin();
-  groups.take(membership("member"));
+  groups.applyMembership(membership("member"));
   assert.deepEqual(
     (["invite", "mute", "dissolve"] as const).map((verb) => groups.may("rowing", verb)),
     [true, false, false],
   );
-  groups.take({ ...membership("admin"), me: { ...membership("admin").me, version: 2 } as never });
+  groups.applyMembership({ ...membership("admin"), me: { ...membership("admin").me, version: 2 } as never });
   assert.equal(groups.may("rowing", "mute"), true);
   assert.equal(groups.may("another", "invite"), false);
 });
 
 test("a mute ends by the server's clock", () => {
   const { groups } = begin();
-  groups.take(membership("member", { muted_until: "2026-01-05T13:00:00Z" }));
+  groups.applyMembership(membership("member", { muted_until: "2026-01-05T13:00:00Z" }));
   assert.deepEqual(groups.silenced("rowing"), { until: Date.parse("2026-01-05T13:00:00Z"), all: true });
-  groups.take(membership("member", { version: 2, muted_until: "2026-01-05T11:00:00Z" }));
+  groups.applyMembership(membership("member", { version: 2, muted_until: "2026-01-05T11:00:00Z" }));
   assert.equal(groups.silenced("rowing"), undefined);
 });
 
 test("a change of the members follows the version that is loaded", async () => {
   const { script, groups } = begin();
-  groups.take(membership("admin"));
+  groups.applyMembership(membership("admin"));
   script.responses.set("groups.members", { members: [member("ada", "admin"), member("bob")], version: 1 });
   script.responses.set("groups.requests", { requests: [] });
-  await groups.want("rowing");
+  await groups.loadMembers("rowing");
   assert.deepEqual(
     groups.members("rowing").map((m) => m.user.id),
     ["ada", "bob"],
@@ -65,12 +65,12 @@ test("a change of the members follows the version that is loaded", async () => {
     groups.members("rowing").map((m) => m.user.id),
     ["carol", "ada"],
   );
-  assert.equal(groups.over("rowing", "carol"), false);
+  assert.equal(groups.outranks("rowing", "carol"), false);
 });
 
 test("an older event does not change a group", () => {
   const { script, groups } = begin();
-  groups.take(membership("member", { version: 3 }));
+  groups.applyMembership(membership("member", { version: 3 }));
   const { group } = membership("member", { version: 2 });
   script.emit("group.changed", { group: { ...group, name: "Old" }, changed: [], removed: [] });
   assert.equal(groups.title("rowing"), "Rowing");
@@ -87,7 +87,7 @@ test("readers of a group run again after a change", () => {
   const { script, groups } = begin();
   const titles: string[] = [];
   effect(() => void titles.push(groups.title("rowing")));
-  groups.take(membership("member"));
+  groups.applyMembership(membership("member"));
   script.emit("group.left", { group: "rowing", version: 2 });
   assert.deepEqual(titles, ["", "Rowing", ""]);
 });

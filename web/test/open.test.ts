@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { ChatState, Message } from "@stoa-dev/client";
 import type { ChatSignals, ChatSource } from "../src/state/chats";
-import { OpenChat, type Place } from "../src/state/open";
+import { OpenChat, type MessageList } from "../src/state/open";
 
 const chat = "u:bob";
 
@@ -23,7 +23,7 @@ function begin(state: Partial<ChatState> = {}, first = 1) {
     hasNewer: () => false,
   } as unknown as ChatSignals;
   const view = { end: true, visible: true, seen: 3 };
-  const place: Place = {
+  const list: MessageList = {
     atEnd: () => view.end,
     lastSeen: () => view.seen,
     toEnd: () => void did.push("toEnd"),
@@ -41,7 +41,7 @@ function begin(state: Partial<ChatState> = {}, first = 1) {
     signals,
     { failed: (err) => void failures.push(err), gone: () => void did.push("gone") },
   );
-  open.place = place;
+  open.list = list;
   return { open, did, reads, view, failures, fail: (err: Error | undefined) => (fail = err) };
 }
 

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Playback, Room, RoomItem, RoomLine, RoomMember, RoomSelf } from "@stoa-dev/client";
-import { Lines } from "../src/state/lines";
+import { RoomChatState } from "../src/state/roomchat";
 import { RoomPeople } from "../src/state/people";
 import { OpenRoom, type Ending } from "../src/state/room";
 
 const line = (seq: number) => ({ seq, text: `line ${seq}` }) as RoomLine;
-const seqs = (lines: Lines) => lines.all.value.map(({ seq }) => seq);
+const seqs = (lines: RoomChatState) => lines.all.value.map(({ seq }) => seq);
 const member = (id: string, role: RoomMember["role"] = "member", version = 1) =>
   ({ user: { id, name: id }, role, may: [], joined: "2026-01-01T00:00:00Z", version }) as unknown as RoomMember;
 
 test("lines are in order, each once", async () => {
-  const lines = new Lines(async () => ({ lines: [line(2), line(3)], more: true }));
+  const lines = new RoomChatState(async () => ({ lines: [line(2), line(3)], more: true }));
   await lines.latest();
   lines.add(line(5));
   lines.add(line(4));
@@ -22,7 +22,7 @@ test("lines are in order, each once", async () => {
 
 test("older lines are loaded before the first one", async () => {
   const asked: number[] = [];
-  const lines = new Lines(async (before) => {
+  const lines = new RoomChatState(async (before) => {
     asked.push(before);
     return before ? { lines: [line(1)], more: false } : { lines: [line(2)], more: true };
   });
@@ -38,7 +38,7 @@ test("lines from before a long break are removed", async () => {
     { lines: [line(1), line(2)], more: false },
     { lines: [line(8), line(9)], more: true },
   ];
-  const lines = new Lines(async () => pages.shift()!);
+  const lines = new RoomChatState(async () => pages.shift()!);
   await lines.latest();
   await lines.latest();
   assert.deepEqual(seqs(lines), [8, 9]);
@@ -95,7 +95,7 @@ function begin(answers: { me?: RoomSelf | undefined; fail?: Error } = {}) {
       missing: (err) => (err as Error).message === "404",
       temporary: () => false,
     },
-    new Lines(async () => ({ lines: [], more: false })),
+    new RoomChatState(async () => ({ lines: [], more: false })),
     new RoomPeople({ members: async () => ({ members: [] }), online: async () => ({ viewers: [] }) }),
     { failed: (err) => void failures.push(err), ended: (why) => (endings.push(why), room.close()) },
   );

@@ -1,7 +1,7 @@
 // Notifications of the browser, for messages and requests that arrive while the page is hidden.
 
 import type { Message, User } from "@stoa-dev/client";
-import type { Line } from "../line";
+import type { Connection } from "../connection";
 import type { People } from "../people";
 import { nameOf } from "../person";
 import { Changes } from "../state/changes";
@@ -10,7 +10,7 @@ import { c } from "../texts/chats";
 import { g } from "../texts/groups";
 import { preview } from "./preview";
 import { groupOf } from "../state/groups";
-import { calls, nameIn, placeOf, titleOf, type Talk } from "./talk";
+import { calls, nameIn, addressPart, titleOf, type ChatContext } from "./context";
 
 const STORE = "stoa.alerts";
 
@@ -31,37 +31,51 @@ export async function setAlerts(on: boolean): Promise<AlertState> {
   return alertState();
 }
 
-/** Shows notifications of a connection's events while it exists. */
-export function alertOf(line: Omit<Line, "stop">, me: User, people: People): void {
-  const talk: Talk = { me, line: line as Line, people, signal: people.signal, clock: new Changes(), failed: () => {} };
-  line.chats.on("message", (m) => {
-    if (m.from === me.id || !concerns(m, line)) return;
-    const known = groupOf(m.chat) ? line.groups.meet(groupOf(m.chat), m.from) : Promise.resolve();
-    void known.then(() => notify(titleOf(talk, m.chat), said(m, talk), m.chat, `#/chats/${placeOf(m.chat)}/${m.seq}`));
+/** Shows notifications for events of a connection, until the connection is closed. */
+export function alertOf(connection: Omit<Connection, "stop">, me: User, people: People): void {
+  const ctx: ChatContext = {
+    me,
+    connection: connection as Connection,
+    people,
+    signal: people.signal,
+    clock: new Changes(),
+    failed: () => {},
+  };
+  connection.chats.on("message", (m) => {
+    if (m.from === me.id || !concerns(m, connection)) return;
+    const known = groupOf(m.chat) ? connection.groups.loadProfile(groupOf(m.chat), m.from) : Promise.resolve();
+    void known.then(() =>
+      notify(titleOf(ctx, m.chat), said(m, ctx), m.chat, `#/chats/${addressPart(m.chat)}/${m.seq}`),
+    );
   });
-  line.client.on("transfer.updated", (f) => {
+  connection.client.on("transfer.updated", (f) => {
     if (f.to === me.id && f.status === "pending")
-      notify(nameIn(talk, f.from), c.files.offers(f.name), `file ${f.id}`, `#/chats/${f.from}`);
+      notify(nameIn(ctx, f.from), c.files.offers(f.name), `file ${f.id}`, `#/chats/${f.from}`);
   });
-  line.client.on("friend.requested", (r) => {
+  connection.client.on("friend.requested", (r) => {
     if (r.from.id !== me.id) notify(nameOf(r.from), c.asksFriendship, "friends", "#/friends");
   });
-  line.client.on("group.requested", (r) => {
+  connection.client.on("group.requested", (r) => {
     if (r.user.id !== me.id)
-      notify(line.groups.title(r.group), g.asksToJoin(nameOf(r.user)), `requests ${r.group}`, `#/chats/g:${r.group}`);
+      notify(
+        connection.groups.title(r.group),
+        g.asksToJoin(nameOf(r.user)),
+        `requests ${r.group}`,
+        `#/chats/g:${r.group}`,
+      );
   });
 }
 
 // concerns reports whether the user wants a notification of a message.
-function concerns(m: Message, { chats, groups }: Pick<Line, "chats" | "groups">): boolean {
+function concerns(m: Message, { chats, groups }: Pick<Connection, "chats" | "groups">): boolean {
   const chat = chats.get(m.chat);
   if (!chat || m.system || calls({ groups }, { ...chat, unread: 1 }) === 0) return false;
   return groups.notify(m.chat) !== "mentions" || groups.mentionsMe(m.mentions);
 }
 
-function said(m: Message, talk: Talk): string {
+function said(m: Message, ctx: ChatContext): string {
   const group = groupOf(m.chat);
-  return (group ? c.says(nameIn(talk, m.from, group)) + " " : "") + preview(m, talk, m.chat);
+  return (group ? c.says(nameIn(ctx, m.from, group)) + " " : "") + preview(m, ctx, m.chat);
 }
 
 // Only one notification per tag is shown: a later one replaces it.

@@ -12,7 +12,7 @@ import { Face } from "../ui/face";
 import { Sign } from "../ui/icon";
 import { MessageContent } from "./content";
 import { happened, mentioned, preview } from "./preview";
-import { nameIn, sayRefusal, type Talk } from "./talk";
+import { nameIn, sayRefusal, type ChatContext } from "./context";
 import { timeOf } from "./when";
 
 /** The actions of the open chat on its messages. */
@@ -28,16 +28,16 @@ export interface Actions {
 interface BubbleProps {
   row: BubbleRow;
   chat: string;
-  talk: Talk;
+  ctx: ChatContext;
   on: Actions;
 }
 
 const shapes = { sending: "clock", failed: "cross", sent: "tick", delivered: "ticks", read: "ticks" } as const;
 
-export function Bubble({ row, chat, talk, on }: BubbleProps) {
+export function Bubble({ row, chat, ctx, on }: BubbleProps) {
   const opener = useRef<HTMLButtonElement>(null);
   const { message: m, out, own, seq, tick, follows } = row;
-  const { groups } = talk.line;
+  const { groups } = ctx.connection;
   const group = groupOf(chat);
   const body = m ?? out!.body;
   const authored = Boolean(group) && !own;
@@ -62,19 +62,19 @@ export function Bubble({ row, chat, talk, on }: BubbleProps) {
       )}
       <div class="speech">
         {authored ? (
-          <Author user={row.from} group={group} follows={follows} talk={talk} />
+          <Author user={row.from} group={group} follows={follows} ctx={ctx} />
         ) : (
-          <span class="sr">{own ? c.youSay : c.says(nameIn(talk, row.from))}</span>
+          <span class="sr">{own ? c.youSay : c.says(nameIn(ctx, row.from))}</span>
         )}
         {forMe && <span class="sr">{g.mentioned}</span>}
         {forwarded && <p class="forwarded">{c.forwarded}</p>}
-        {body.reply_to ? <Quote seq={body.reply_to} chat={chat} talk={talk} on={on} /> : null}
+        {body.reply_to ? <Quote seq={body.reply_to} chat={chat} ctx={ctx} on={on} /> : null}
         {!bare && (
           <MessageContent
             m={body as Message}
-            talk={talk}
+            ctx={ctx}
             at={{ chat, seq }}
-            names={mentioned(body.mentions, talk, group)}
+            names={mentioned(body.mentions, ctx, group)}
           />
         )}
         <p class="meta">
@@ -101,18 +101,18 @@ export function Bubble({ row, chat, talk, on }: BubbleProps) {
           <Sign name="more" />
         </button>
       )}
-      {m && <Reactions message={m} chat={chat} talk={talk} on={on} />}
-      {tick === "failed" && <Failure out={out!} talk={talk} on={on} />}
+      {m && <Reactions message={m} chat={chat} ctx={ctx} on={on} />}
+      {tick === "failed" && <Failure out={out!} ctx={ctx} on={on} />}
     </li>
   );
 }
 
 /** An event of a group, among its messages. */
-export function Happening({ message: m, talk }: { message: Message; talk: Talk }) {
+export function Happening({ message: m, ctx }: { message: Message; ctx: ChatContext }) {
   return (
     <li class="happening" data-seq={m.seq}>
       <span>
-        {happened(m, talk, m.chat)} <time datetime={m.at}>{timeOf(m.at)}</time>
+        {happened(m, ctx, m.chat)} <time datetime={m.at}>{timeOf(m.at)}</time>
       </span>
     </li>
   );
@@ -122,15 +122,15 @@ interface AuthorProps {
   user: string;
   group: string;
   follows: boolean;
-  talk: Talk;
+  ctx: ChatContext;
 }
 
 // The name above the first of several bubbles; for a screen reader above each.
-function Author({ user, group, follows, talk }: AuthorProps) {
-  const role = talk.line.groups.member(group, user)?.role ?? "member";
+function Author({ user, group, follows, ctx }: AuthorProps) {
+  const role = ctx.connection.groups.member(group, user)?.role ?? "member";
   return (
     <p class={follows ? "sr" : "author"}>
-      {nameIn(talk, user, group)} {role !== "member" && !follows && <span class="role">{g.roles[role]}</span>}
+      {nameIn(ctx, user, group)} {role !== "member" && !follows && <span class="role">{g.roles[role]}</span>}
     </p>
   );
 }
@@ -138,21 +138,21 @@ function Author({ user, group, follows, talk }: AuthorProps) {
 interface QuoteProps {
   seq: number;
   chat: string;
-  talk: Talk;
+  ctx: ChatContext;
   on: Actions;
 }
 
-function Quote({ seq, chat, talk, on }: QuoteProps) {
+function Quote({ seq, chat, ctx, on }: QuoteProps) {
   const quoted = on.quote(seq);
   if (quoted === "gone") return <p class="quoted">{c.quoteGone}</p>;
-  const name = (user: string) => (user === talk.me.id ? t.words.you : nameIn(talk, user, groupOf(chat)));
+  const name = (user: string) => (user === ctx.me.id ? t.words.you : nameIn(ctx, user, groupOf(chat)));
   return (
     <button type="button" class="quoted" onClick={() => on.goTo(seq)}>
       <span class="quoted-from">
         <span class="sr">{c.inReplyTo} </span>
         {quoted ? name(quoted.from) : "…"}
       </span>
-      <span class="quoted-text">{quoted ? preview(quoted, talk, chat) : ""}</span>
+      <span class="quoted-text">{quoted ? preview(quoted, ctx, chat) : ""}</span>
     </button>
   );
 }
@@ -160,18 +160,18 @@ function Quote({ seq, chat, talk, on }: QuoteProps) {
 interface ReactionsProps {
   message: Message;
   chat: string;
-  talk: Talk;
+  ctx: ChatContext;
   on: Actions;
 }
 
-function Reactions({ message: m, chat, talk, on }: ReactionsProps) {
+function Reactions({ message: m, chat, ctx, on }: ReactionsProps) {
   const all = m.recalled ? [] : (m.reactions ?? []);
   if (all.length === 0) return null;
-  const name = (user: string) => (user === talk.me.id ? t.words.you : nameIn(talk, user, groupOf(chat)));
+  const name = (user: string) => (user === ctx.me.id ? t.words.you : nameIn(ctx, user, groupOf(chat)));
   return (
     <div class="reactions" role="group" aria-label={c.reactions}>
       {all.map(({ emoji, users }) => {
-        const mine = users.includes(talk.me.id);
+        const mine = users.includes(ctx.me.id);
         const names = users.map(name).join(", ");
         return (
           <button
@@ -192,15 +192,15 @@ function Reactions({ message: m, chat, talk, on }: ReactionsProps) {
   );
 }
 
-function Failure({ out: { body, reason }, talk, on }: { out: Outgoing; talk: Talk; on: Actions }) {
+function Failure({ out: { body, reason }, ctx, on }: { out: Outgoing; ctx: ChatContext; on: Actions }) {
   return (
     <div class="failure">
       <p class="fault">{c.notSent(sayRefusal(reason?.code ?? "", reason?.detail ?? ""))}</p>
       <div class="row">
-        <Act kind="link" run={() => on.retry(body.client_id)} failed={talk.failed}>
+        <Act kind="link" run={() => on.retry(body.client_id)} failed={ctx.failed}>
           {t.words.tryAgain}
         </Act>
-        <Act kind="link" run={() => on.discard(body.client_id)} failed={talk.failed}>
+        <Act kind="link" run={() => on.discard(body.client_id)} failed={ctx.failed}>
           {c.discard}
         </Act>
       </div>

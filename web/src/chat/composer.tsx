@@ -14,7 +14,7 @@ import { Mentions, type MentionsHandle } from "./mentions";
 import { pictureDialog } from "./picture";
 import { preview } from "./preview";
 import { canRecord, record, type Recorder, type Recording } from "./recorder";
-import { explain, nameIn, type Talk } from "./talk";
+import { explain, nameIn, type ChatContext } from "./context";
 
 const LONGEST = 4000; // letters of a message
 
@@ -27,7 +27,7 @@ export interface ComposerHandle {
 
 interface ComposerProps {
   chat: string;
-  talk: Talk;
+  ctx: ChatContext;
   silence: string; // the reason why the user may not write here now; "" if they may
   handle: RefObject<ComposerHandle | null>;
   on: {
@@ -38,8 +38,8 @@ interface ComposerProps {
   };
 }
 
-export function Composer({ chat, talk, silence, handle, on }: ComposerProps) {
-  const draft = useMemo(() => new Draft(chat, talk.line.chats), []);
+export function Composer({ chat, ctx, silence, handle, on }: ComposerProps) {
+  const draft = useMemo(() => new Draft(chat, ctx.connection.chats), []);
   const field = useRef<HTMLTextAreaElement>(null);
   const files = useRef<HTMLInputElement>(null);
   const mentions = useRef<MentionsHandle>(null);
@@ -68,16 +68,16 @@ export function Composer({ chat, talk, silence, handle, on }: ComposerProps) {
     pictureDialog(async (media, text) => {
       const about = draft.about.peek();
       const reply = about && !about.edits ? { reply_to: about.message.seq } : {};
-      await talk.line.chats.send(chat, { kind: "image", media, ...(text && { text }) }, reply);
+      await ctx.connection.chats.send(chat, { kind: "image", media, ...(text && { text }) }, reply);
       if ("reply_to" in reply) draft.cancel();
       on.sent();
     });
   useLayoutEffect(() => {
     handle.current = { focus: () => field.current?.focus({ preventScroll: true }), begin, picture };
-    talk.line.drafts.set(chat, () => draft.draft);
+    ctx.connection.drafts.set(chat, () => draft.draft);
     return () => {
       recording.current?.abort();
-      talk.line.drafts.delete(chat);
+      ctx.connection.drafts.delete(chat);
       draft.close();
     };
   }, []);
@@ -169,11 +169,11 @@ export function Composer({ chat, talk, silence, handle, on }: ComposerProps) {
         void submit();
       }}
     >
-      <About draft={draft} chat={chat} talk={talk} done={() => field.current?.focus()} />
+      <About draft={draft} chat={chat} ctx={ctx} done={() => field.current?.focus()} />
       <p class="fault" role="alert">
         {sendFault ? explain(sendFault) : fault.value}
       </p>
-      {group && <Mentions field={field} group={group} talk={talk} handle={mentions} typed={type} />}
+      {group && <Mentions field={field} group={group} ctx={ctx} handle={mentions} typed={type} />}
       <p class="silence" role="status" hidden={!silence}>
         {silence}
       </p>
@@ -234,16 +234,16 @@ export function Composer({ chat, talk, silence, handle, on }: ComposerProps) {
 interface AboutProps {
   draft: Draft;
   chat: string;
-  talk: Talk;
+  ctx: ChatContext;
   done: () => void;
 }
 
 // The message that the text replies to or edits.
-function About({ draft, chat, talk, done }: AboutProps) {
+function About({ draft, chat, ctx, done }: AboutProps) {
   const about = draft.about.value;
   if (!about) return <div class="answering" hidden />;
   const { message, edits } = about;
-  const name = message.from === talk.me.id ? t.words.you : nameIn(talk, message.from, groupOf(chat));
+  const name = message.from === ctx.me.id ? t.words.you : nameIn(ctx, message.from, groupOf(chat));
   const cancel = () => {
     draft.cancel();
     done();
@@ -252,7 +252,7 @@ function About({ draft, chat, talk, done }: AboutProps) {
     <div class="answering">
       <div>
         <p class="quoted-from">{edits ? c.editing : c.replyTo(name)}</p>
-        <p class="quoted-text">{preview(message, talk, chat)}</p>
+        <p class="quoted-text">{preview(message, ctx, chat)}</p>
       </div>
       <button type="button" class="round" aria-label={t.words.cancel} onClick={cancel}>
         <Icon name="close" />

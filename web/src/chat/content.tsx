@@ -7,32 +7,42 @@ import { t } from "../texts";
 import { c } from "../texts/chats";
 import { Attachment, Away, sizes } from "./attachment";
 import type { Content } from "./preview";
-import { StoredFile, StoredPicture, StoredVoice, type Place } from "./stored";
-import { nameIn, type Talk } from "./talk";
+import { StoredFile, StoredPicture, StoredVoice, type MessageRef } from "./stored";
+import { nameIn, type ChatContext } from "./context";
 
 /** The complete content of a message. names are those of the mentioned users. */
-export function MessageContent({ m, talk, at, names }: { m: Content; talk: Talk; at: Place; names: string[] }) {
+export function MessageContent({
+  m,
+  ctx,
+  at,
+  names,
+}: {
+  m: Content;
+  ctx: ChatContext;
+  at: MessageRef;
+  names: string[];
+}) {
   if (m.recalled) return <p class="said muted">{c.recalled}</p>;
   return (
     <>
-      <Attached m={m} talk={talk} at={at} />
+      <Attached m={m} ctx={ctx} at={at} />
       {m.text && <p class="said">{linked(m.text, mentionsOf(names))}</p>}
     </>
   );
 }
 
-function Attached({ m, talk, at }: { m: Content; talk: Talk; at: Place }) {
+function Attached({ m, ctx, at }: { m: Content; ctx: ChatContext; at: MessageRef }) {
   const { media } = m;
   switch (m.kind) {
     case "image":
       if (!media) return null;
-      return media.file ? <StoredPicture media={media} at={at} talk={talk} /> : <Picture media={media} />;
+      return media.file ? <StoredPicture media={media} at={at} ctx={ctx} /> : <Picture media={media} />;
     case "voice":
       if (!media) return null;
-      return media.file ? <StoredVoice media={media} at={at} talk={talk} /> : <File kind="voice" media={media} />;
+      return media.file ? <StoredVoice media={media} at={at} ctx={ctx} /> : <File kind="voice" media={media} />;
     case "file":
       if (!media) return null;
-      return media.file ? <StoredFile media={media} at={at} talk={talk} /> : <File kind="file" media={media} />;
+      return media.file ? <StoredFile media={media} at={at} ctx={ctx} /> : <File kind="file" media={media} />;
     case "location": {
       const { lat, lon, name, address } = m.location ?? { lat: 0, lon: 0 };
       const where = `${lat.toFixed(5)}, ${lon.toFixed(5)}`;
@@ -42,8 +52,8 @@ function Attached({ m, talk, at }: { m: Content; talk: Talk; at: Place }) {
     }
     case "card": {
       const user = m.card?.user ?? "";
-      const own = user === talk.me.id;
-      const name = own ? t.words.you : nameIn(talk, user);
+      const own = user === ctx.me.id;
+      const name = own ? t.words.you : nameIn(ctx, user);
       const href = own ? undefined : `#/chats/${user}`;
       return (
         <Attachment shape="person" title={c.kinds.card} lines={[name]} href={href} open={t.people.writeTo(name)} />
@@ -83,8 +93,8 @@ function hostOf(url: string): string | undefined {
   }
 }
 
-// Pictures of this server are shown. A picture of another server would send it the reader's address and time. It is a
-// link instead, and the page's policy forbids all else.
+// Picture shows a picture of this server. A picture of another server is a link: loading it would reveal the reader's IP
+// address and the time of reading. The page's policy also blocks such pictures.
 function Picture({ media }: { media: Media }) {
   const broken = useSignal(false);
   const { url = "" } = media;

@@ -4,15 +4,19 @@ import { Refused, type GroupMembership } from "@stoa-dev/client";
 import { act, unloaded } from "../buttons";
 import { h, put, type Child } from "../dom";
 import { field, form } from "../form";
-import type { Line } from "../line";
+import type { Connection } from "../connection";
 import { Ended } from "../session";
 import { g } from "../texts/groups";
 import type { View } from "../view";
 import { t } from "../texts";
-import { explain, groupFace } from "./talk";
+import { explain, groupFace } from "./context";
 
 /** Shows the group of a link or of an id. */
-export function doorView(to: { link: string } | { group: string }, line: Line, fail: (text: string) => void): View {
+export function doorView(
+  to: { link: string } | { group: string },
+  connection: Connection,
+  fail: (text: string) => void,
+): View {
   const closed = new AbortController();
   const failed = (err: unknown) => {
     if (!(err instanceof Ended) && !closed.signal.aborted) fail(explain(err));
@@ -29,8 +33,8 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
     try {
       const there =
         "link" in to
-          ? await line.client.call("groups.look", { path: { link: to.link } })
-          : await line.client.call("groups.get", { path: { group: to.group } });
+          ? await connection.client.call("groups.look", { path: { link: to.link } })
+          : await connection.client.call("groups.get", { path: { group: to.group } });
       if (!closed.signal.aborted) show(there);
     } catch (err) {
       if (err instanceof Refused && err.status === 404)
@@ -44,10 +48,11 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
     shown = group.id;
     const enter = () => void (location.hash = `#/chats/g:${group.id}`);
     const join = async () => {
-      if ("link" in to) line.groups.take(await line.client.call("groups.join", { path: { link: to.link } }));
+      if ("link" in to)
+        connection.groups.applyMembership(await connection.client.call("groups.join", { path: { link: to.link } }));
       else {
-        await line.client.call("groups.ask", { path: { group: group.id }, body: {} });
-        line.groups.take(await line.client.call("groups.get", { path: { group: group.id } }));
+        await connection.client.call("groups.ask", { path: { group: group.id }, body: {} });
+        connection.groups.applyMembership(await connection.client.call("groups.get", { path: { group: group.id } }));
       }
       enter();
     };
@@ -89,13 +94,13 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
       [answer],
       async () => {
         try {
-          await line.client.call("groups.ask", { path: { group }, body: { answer: answer.input.value.trim() } });
+          await connection.client.call("groups.ask", { path: { group }, body: { answer: answer.input.value.trim() } });
         } catch (err) {
           throw err instanceof Error && !(err instanceof Ended) ? new Error(explain(err)) : err;
         }
         const withdraw = async () => {
           withdrew = true;
-          await line.client.call("groups.withdraw", { path: { group } });
+          await connection.client.call("groups.withdraw", { path: { group } });
           put(el, h("p", { role: "status" }, g.withdrawn));
         };
         put(el, h("p", { role: "status" }, g.asked), act(g.withdraw, "secondary", withdraw, failed));
@@ -106,10 +111,10 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
   }
 
   const offs = [
-    line.client.on("group.mine", ({ group }) => {
+    connection.client.on("group.mine", ({ group }) => {
       if (group.id === shown) void load();
     }),
-    line.client.on("group.request_closed", (r) => {
+    connection.client.on("group.request_closed", (r) => {
       if (r.group !== shown) return;
       if (r.state === "refused") put(body, h("p", { role: "status" }, g.refused));
       else if (r.state === "withdrawn" && !withdrew) void load(); // the group may be gone

@@ -2,10 +2,10 @@
 
 import { groupOf } from "../state/groups";
 import { Face, GroupFace } from "../ui/face";
-import { placeOf, profileOf, titleOf, type Talk } from "./talk";
+import { addressPart, profileOf, titleOf, type ChatContext } from "./context";
 
-export function ChatFace({ chat, talk }: { chat: string; talk: Talk }) {
+export function ChatFace({ chat, ctx }: { chat: string; ctx: ChatContext }) {
   const group = groupOf(chat);
-  if (!group) return <Face profile={profileOf(talk, placeOf(chat))} />;
-  return <GroupFace name={titleOf(talk, chat)} picture={talk.line.groups.get(group)?.group.picture ?? ""} />;
+  if (!group) return <Face profile={profileOf(ctx, addressPart(chat))} />;
+  return <GroupFace name={titleOf(ctx, chat)} picture={ctx.connection.groups.get(group)?.group.picture ?? ""} />;
 }

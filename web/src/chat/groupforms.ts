@@ -14,7 +14,7 @@ import { now } from "../api";
 import { t } from "../texts";
 import { g } from "../texts/groups";
 import { friends } from "./newgroup";
-import { ask, groupFace, type Talk } from "./talk";
+import { ask, groupFace, type ChatContext } from "./context";
 import { momentOf } from "./when";
 
 const LIVES = [1, 24, 168, 720]; // hours
@@ -55,9 +55,9 @@ export function area(label: string, name: string, value: string, most: number, h
 }
 
 /** Adds friends. */
-export function invite(group: string, talk: Talk): void {
-  void talk.people.want().then(() => {
-    const whom = friends(talk, (user) => !talk.line.groups.member(group, user));
+export function invite(group: string, ctx: ChatContext): void {
+  void ctx.people.want().then(() => {
+    const whom = friends(ctx, (user) => !ctx.connection.groups.member(group, user));
     dialog(g.invite, (close) => [
       whom.el
         ? form(
@@ -65,7 +65,7 @@ export function invite(group: string, talk: Talk): void {
             [],
             async () => {
               const users = whom.chosen();
-              if (users.length > 0) await ask(talk, "groups.invite", { path: { group }, body: { users } });
+              if (users.length > 0) await ask(ctx, "groups.invite", { path: { group }, body: { users } });
               close();
             },
             whom.el,
@@ -74,15 +74,15 @@ export function invite(group: string, talk: Talk): void {
         : h(
             "div",
             { class: "stack" },
-            h("p", { class: "muted" }, talk.people.friends.length === 0 ? g.noFriends : g.allIn),
+            h("p", { class: "muted" }, ctx.people.friends.length === 0 ? g.noFriends : g.allIn),
             closeRow(close),
           ),
     ]);
-  }, talk.failed);
+  }, ctx.failed);
 }
 
 /** Creates links, and copies and revokes them. */
-export function links(group: string, talk: Talk): void {
+export function links(group: string, ctx: ChatContext): void {
   const life = select(g.linkLife, "hours", LIVES, g.hours, 168);
   const uses = select(g.linkUses, "uses", USES, (n) => (n === 0 ? g.anyNumber : g.people(n)), 0);
   const list = h("ul", { class: "group-links" });
@@ -111,7 +111,7 @@ export function links(group: string, talk: Talk): void {
     );
     copy.hidden = !navigator.clipboard; // there is no clipboard outside secure contexts: the text can be selected
     const revoke = async () => {
-      await ask(talk, "groups.revoke_link", { path: { group, link: l.id } });
+      await ask(ctx, "groups.revoke_link", { path: { group, link: l.id } });
       el.remove();
       none.hidden = list.children.length > 0;
       life.input.focus();
@@ -130,7 +130,7 @@ export function links(group: string, talk: Talk): void {
     none.textContent = g.noLinks;
     none.hidden = list.children.length > 0;
   };
-  const open = talk.line.groups.get(group)?.group.joins !== "invited";
+  const open = ctx.connection.groups.get(group)?.group.joins !== "invited";
   dialog(g.links, (close) => [
     h("p", { class: "muted" }, g.linksHint),
     form(
@@ -138,7 +138,7 @@ export function links(group: string, talk: Talk): void {
       [life, uses],
       async () =>
         show([
-          await ask(talk, "groups.new_link", {
+          await ask(ctx, "groups.new_link", {
             path: { group },
             body: { hours: Number(life.input.value), uses: Number(uses.input.value) },
           }),
@@ -151,7 +151,7 @@ export function links(group: string, talk: Talk): void {
     open ? addressOf(group) : null,
     closeRow(close),
   ]);
-  ask(talk, "groups.links", { path: { group } }).then((got) => show(got.links), failed);
+  ask(ctx, "groups.links", { path: { group } }).then((got) => show(got.links), failed);
 }
 
 function addressOf(group: string): HTMLElement {
@@ -181,18 +181,18 @@ export function card(group: string): void {
 }
 
 /** Answers requests to join. */
-export function requests(group: string, talk: Talk): void {
+export function requests(group: string, ctx: ChatContext): void {
   const list = h("ul", { class: "persons" });
   const none = h("p", { class: "muted" }, g.noRequests);
   const wrong = fault();
   const failed = into(wrong);
   const gone = new AbortController();
   const show = () => {
-    const waiting = talk.line.groups.requests(group);
+    const waiting = ctx.connection.groups.requests(group);
     none.hidden = waiting.length > 0;
     const answer = (request: string, yes: boolean) => async () => {
       wrong.textContent = "";
-      await ask(talk, yes ? "groups.accept" : "groups.refuse", { path: { group, request } });
+      await ask(ctx, yes ? "groups.accept" : "groups.refuse", { path: { group, request } });
     };
     const had = list.contains(document.activeElement);
     put(
@@ -211,22 +211,22 @@ export function requests(group: string, talk: Talk): void {
   };
   const el = dialog(g.requests, (close) => [none, list, wrong, closeRow(close)]);
   el.addEventListener("close", () => gone.abort());
-  talk.line.groups.watch(show, gone.signal);
+  ctx.connection.groups.watch(show, gone.signal);
   show();
 }
 
 /** Lists the banned users. */
-export function bans(group: string, talk: Talk): void {
+export function bans(group: string, ctx: ChatContext): void {
   const list = h("ul", { class: "persons" });
   const none = h("p", { class: "muted" }, t.words.moment);
   const wrong = fault();
   const failed = into(wrong);
   let cursor = "";
   const read = async () => {
-    const page = await ask(talk, "groups.bans", { path: { group }, query: { limit: 50, ...(cursor && { cursor }) } });
+    const page = await ask(ctx, "groups.bans", { path: { group }, query: { limit: 50, ...(cursor && { cursor }) } });
     for (const b of page.bans) {
       const lift = async () => {
-        await ask(talk, "groups.unban", { path: { group, user: b.user.id } });
+        await ask(ctx, "groups.unban", { path: { group, user: b.user.id } });
         row.remove();
         none.hidden = list.children.length > 0;
         el.querySelector<HTMLElement>("h2")?.focus();
@@ -251,11 +251,11 @@ export function bans(group: string, talk: Talk): void {
 }
 
 /** Publishes an announcement, or removes it. */
-export function announce(group: string, talk: Talk): void {
+export function announce(group: string, ctx: ChatContext): void {
   const text = area(
     g.announcement,
     "announcement",
-    talk.line.groups.get(group)?.group.announcement ?? "",
+    ctx.connection.groups.get(group)?.group.announcement ?? "",
     2000,
     g.announceHint,
   );
@@ -264,7 +264,7 @@ export function announce(group: string, talk: Talk): void {
       { class: "stack" },
       [text],
       async () => {
-        await ask(talk, "groups.update", { path: { group }, body: { announcement: text.input.value.trim() } });
+        await ask(ctx, "groups.update", { path: { group }, body: { announcement: text.input.value.trim() } });
         close();
       },
       saveRow(close, g.publish),
@@ -273,8 +273,8 @@ export function announce(group: string, talk: Talk): void {
 }
 
 /** Changes the user's own settings of a group. */
-export function mine(group: string, talk: Talk): void {
-  const me = talk.line.groups.get(group)?.me;
+export function mine(group: string, ctx: ChatContext): void {
+  const me = ctx.connection.groups.get(group)?.me;
   if (!me) return;
   const nickname = field(
     g.nickname,
@@ -297,7 +297,7 @@ export function mine(group: string, talk: Talk): void {
           remark: remark.input.value.trim(),
           notify: notify.input.value as (typeof me)["notify"],
         };
-        await ask(talk, "groups.set_me", { path: { group }, body });
+        await ask(ctx, "groups.set_me", { path: { group }, body });
         close();
       },
       saveRow(close),
@@ -306,8 +306,8 @@ export function mine(group: string, talk: Talk): void {
 }
 
 /** Changes the group's picture and name and, for the owner, who may join and invite. */
-export function settings(group: string, talk: Talk): void {
-  const is = talk.line.groups.get(group)?.group;
+export function settings(group: string, ctx: ChatContext): void {
+  const is = ctx.connection.groups.get(group)?.group;
   if (!is) return;
   const name = field(g.name, {
     name: "group_name",
@@ -324,7 +324,7 @@ export function settings(group: string, talk: Talk): void {
     value: is.question ?? "",
   });
   const inviters = select(g.inviters, "inviters", ["member", "admin"] as const, (v) => g.invitersOf[v], is.inviters);
-  const owner = talk.line.groups.may(group, "configure");
+  const owner = ctx.connection.groups.may(group, "configure");
   const where = addressOf(group);
   const fits = () => {
     question.el.hidden = joins.input.value !== "asking";
@@ -334,13 +334,15 @@ export function settings(group: string, talk: Talk): void {
   fits();
   const further: Child[] = owner ? [where] : [];
   const picture = pictureChooser({
-    face: () => groupFace(is.name, talk.line.groups.get(group)?.group.picture, true),
-    there: () => Boolean(talk.line.groups.get(group)?.group.picture),
+    face: () => groupFace(is.name, ctx.connection.groups.get(group)?.group.picture, true),
+    there: () => Boolean(ctx.connection.groups.get(group)?.group.picture),
     keep: async (file) =>
-      talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}/picture`, { method: "PUT", body: file })),
+      ctx.connection.groups.applyMembership(
+        await json<GroupMembership>(`/v1/groups/${group}/picture`, { method: "PUT", body: file }),
+      ),
     remove: async () => {
       await authed(`/v1/groups/${group}/picture`, { method: "DELETE" });
-      talk.line.groups.take(await json<GroupMembership>(`/v1/groups/${group}`));
+      ctx.connection.groups.applyMembership(await json<GroupMembership>(`/v1/groups/${group}`));
     },
     removeLabel: g.removePicture,
   });
@@ -357,7 +359,7 @@ export function settings(group: string, talk: Talk): void {
           if (question.input.value.trim() !== (is.question ?? "")) body.question = question.input.value.trim();
           if (inviters.input.value !== is.inviters) body.inviters = inviters.input.value as Group["inviters"];
         }
-        if (Object.keys(body).length > 0) await ask(talk, "groups.update", { path: { group }, body });
+        if (Object.keys(body).length > 0) await ask(ctx, "groups.update", { path: { group }, body });
         close();
       },
       ...further,

@@ -1,4 +1,4 @@
-// Small pictures that only the chats need.
+// Small pictures of the chats and rooms.
 
 import { drawing } from "../dom";
 

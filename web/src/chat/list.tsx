@@ -10,20 +10,20 @@ import { useKeptFocus } from "../ui/focus";
 import { Icon, Sign } from "../ui/icon";
 import { ChatFace } from "./face";
 import { preview, previewOut } from "./preview";
-import { isMuted, nameIn, placeOf, titleOf, type Talk } from "./talk";
+import { isMuted, nameIn, addressPart, titleOf, type ChatContext } from "./context";
 import { briefly } from "./when";
 
 type Kind = "said" | "draft" | "typing" | "failed" | "waits";
 
 interface ListProps {
   open: string; // the open chat
-  talk: Talk;
+  ctx: ChatContext;
   rest: () => HTMLElement | null; // gets the focus of a row that is gone
 }
 
-export function ChatList({ open, talk, rest }: ListProps) {
+export function ChatList({ open, ctx, rest }: ListProps) {
   const list = useRef<HTMLUListElement>(null);
-  const chats = talk.line.signals.order.value;
+  const chats = ctx.connection.signals.order.value;
   useKeptFocus(list, rest);
   return (
     <>
@@ -33,32 +33,32 @@ export function ChatList({ open, talk, rest }: ListProps) {
       </div>
       <ul class="chat-list" ref={list} onKeyDown={(e) => walk(list.current!, e)}>
         {chats.map((chat) => (
-          <ChatItem key={chat} chat={chat} open={chat === open} talk={talk} />
+          <ChatItem key={chat} chat={chat} open={chat === open} ctx={ctx} />
         ))}
       </ul>
     </>
   );
 }
 
-function ChatItem({ chat, open, talk }: { chat: string; open: boolean; talk: Talk }) {
-  const { signals, groups } = talk.line;
+function ChatItem({ chat, open, ctx }: { chat: string; open: boolean; ctx: ChatContext }) {
+  const { signals, groups } = ctx.connection;
   const state = signals.get(chat);
-  talk.clock.track();
+  ctx.clock.track();
   if (!state) return null;
-  const place = placeOf(chat);
+  const place = addressPart(chat);
   const status = groupOf(chat) ? "offline" : signals.status(place);
-  const [kind, line] = lastLine(state, signals.pending(chat).at(-1), talk, open);
+  const [kind, line] = lastLine(state, signals.pending(chat).at(-1), ctx, open);
   const muted = isMuted(state.muted) || groups.notify(chat) === "none";
   return (
     <li data-user={place}>
       <a href={`#/chats/${place}`} class={`chat-row ${kind}`} aria-current={open ? "true" : undefined}>
         <span class="room-face" data-status={status}>
-          <ChatFace chat={chat} talk={talk} />
+          <ChatFace chat={chat} ctx={ctx} />
           <span class="presence" />
         </span>
         <span class="chat-text">
           <span class="chat-top">
-            <span class="chat-name">{titleOf(talk, chat)}</span>
+            <span class="chat-name">{titleOf(ctx, chat)}</span>
             {status !== "offline" && <span class="sr">{c.presence[status]}</span>}
             <time class="chat-at">{state.seq > 0 ? briefly(state.at) : ""}</time>
           </span>
@@ -101,17 +101,17 @@ function ChatItem({ chat, open, talk }: { chat: string; open: boolean; talk: Tal
 }
 
 // lastLine returns the kind and the text of the line below the title.
-function lastLine(chat: ChatState, waiting: Outgoing | undefined, talk: Talk, open: boolean): [Kind, string] {
+function lastLine(chat: ChatState, waiting: Outgoing | undefined, ctx: ChatContext, open: boolean): [Kind, string] {
   const group = groupOf(chat.chat);
   if (chat.typing) return ["typing", group ? g.somebodyTypes : c.typing];
-  if (waiting) return [waiting.state === "failed" ? "failed" : "waits", c.youSay + " " + previewOut(waiting, talk)];
+  if (waiting) return [waiting.state === "failed" ? "failed" : "waits", c.youSay + " " + previewOut(waiting, ctx)];
   if (chat.draft && !open) return ["draft", chat.draft];
   if (!chat.last) return ["said", ""];
   const { from, system } = chat.last;
   let who = "";
-  if (from === talk.me.id) who = c.youSay + " ";
-  else if (group) who = c.says(nameIn(talk, from, group)) + " ";
-  return ["said", (system ? "" : who) + preview(chat.last, talk, chat.chat)];
+  if (from === ctx.me.id) who = c.youSay + " ";
+  else if (group) who = c.says(nameIn(ctx, from, group)) + " ";
+  return ["said", (system ? "" : who) + preview(chat.last, ctx, chat.chat)];
 }
 
 // The arrow keys move from chat to chat, as the Tab key does.
@@ -125,10 +125,10 @@ function walk(el: HTMLElement, e: KeyboardEvent): void {
   to.focus();
 }
 
-/** The files that other users offer, except the one of the open chat. */
-export function Offers({ user, talk, rest }: { user: string; talk: Talk; rest: () => HTMLElement | null }) {
+/** The files that other users offer, except those of the open chat. */
+export function Offers({ user, ctx, rest }: { user: string; ctx: ChatContext; rest: () => HTMLElement | null }) {
   const list = useRef<HTMLUListElement>(null);
-  const offers = talk.line.files.offers().filter((f) => f.from !== user);
+  const offers = ctx.connection.files.offers().filter((f) => f.from !== user);
   useKeptFocus(list, rest);
   return (
     <ul class="chat-list offers" aria-label={c.files.offersLabel} hidden={offers.length === 0} ref={list}>
@@ -137,7 +137,7 @@ export function Offers({ user, talk, rest }: { user: string; talk: Talk; rest: (
           <a class="chat-row" href={`#/chats/${f.from}`}>
             <Sign name="file" />
             <span class="chat-text">
-              <span class="chat-name">{nameIn(talk, f.from)}</span>
+              <span class="chat-name">{nameIn(ctx, f.from)}</span>
               <span class="chat-line">{c.files.offers(f.name)}</span>
             </span>
           </a>

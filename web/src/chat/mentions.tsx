@@ -6,7 +6,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { matching, mentionAt, mentionedIn, type Candidate } from "../state/mentions";
 import { g } from "../texts/groups";
 import { Face, GroupFace } from "../ui/face";
-import type { Talk } from "./talk";
+import type { ChatContext } from "./context";
 
 const SHOWN = 6;
 
@@ -19,17 +19,17 @@ export interface MentionsHandle {
 interface MentionsProps {
   field: RefObject<HTMLTextAreaElement | null>;
   group: string;
-  talk: Talk;
+  ctx: ChatContext;
   handle: RefObject<MentionsHandle | null>;
   typed: (text: string) => void; // applies a change of the field
 }
 
-export function Mentions({ field, group, talk, handle, typed }: MentionsProps) {
+export function Mentions({ field, group, ctx, handle, typed }: MentionsProps) {
   const shown = useSignal<Candidate[]>([]);
   const at = useSignal(0);
   const chosen = useRef(new Map<string, string>()); // ids by names
   const choice = useRef<(who: Candidate) => void>(() => {});
-  const { groups } = talk.line;
+  const { groups } = ctx.connection;
 
   useLayoutEffect(() => {
     const input = field.current!;
@@ -37,7 +37,7 @@ export function Mentions({ field, group, talk, handle, typed }: MentionsProps) {
     const close = () => (shown.value = []);
     const look = () => {
       const wanted = query();
-      shown.value = wanted === undefined ? [] : matching(candidates(group, talk), wanted).slice(0, SHOWN);
+      shown.value = wanted === undefined ? [] : matching(candidates(group, ctx), wanted).slice(0, SHOWN);
       at.value = 0;
     };
     const choose = ({ id, name }: Candidate) => {
@@ -95,14 +95,14 @@ export function Mentions({ field, group, talk, handle, typed }: MentionsProps) {
   );
 }
 
-function candidates(group: string, talk: Talk): Candidate[] {
-  const { groups, signals } = talk.line;
+function candidates(group: string, ctx: ChatContext): Candidate[] {
+  const { groups, signals } = ctx.connection;
   const all: Candidate[] = groups.may(group, "mentionAll")
     ? [{ id: "all", name: g.everybody, note: g.everybodyLong }]
     : [];
   for (const { user } of groups.members(group)) {
-    if (user.id === talk.me.id || user.deleted) continue;
-    const name = groups.called(group, user.id); // the name that all members see, too
+    if (user.id === ctx.me.id || user.deleted) continue;
+    const name = groups.memberName(group, user.id); // the name that all members see, too
     const others = [signals.friend(user.id)?.remark, user.name];
     all.push({ id: user.id, name, note: others.find((other) => other && other !== name) ?? "" });
   }

@@ -7,13 +7,13 @@ import { field, form } from "../form";
 import { calledBy, face } from "../person";
 import { t } from "../texts";
 import { g } from "../texts/groups";
-import { ask, type Talk } from "./talk";
+import { ask, type ChatContext } from "./context";
 
 /** Asks for a name and for friends, creates the group and opens its chat. */
-export function newGroup(talk: Talk): void {
+export function newGroup(ctx: ChatContext): void {
   const name = field(g.name, { name: "group_name", required: true, maxlength: 60, autocomplete: "off" }, g.nameHint);
-  void talk.people.want().then(() => {
-    const whom = friends(talk, () => true);
+  void ctx.people.want().then(() => {
+    const whom = friends(ctx, () => true);
     const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
     let key = newKey(); // a second press creates no second group
     dialog(g.newGroup, (close) => [
@@ -21,14 +21,14 @@ export function newGroup(talk: Talk): void {
         { class: "stack" },
         [name],
         async () => {
-          const made = await ask(talk, "groups.create", {
+          const made = await ask(ctx, "groups.create", {
             body: { name: name.input.value.trim(), members: whom.chosen() },
             key,
           }).catch((err: Error) => {
             if (err.cause instanceof Refused && !err.cause.temporary) key = newKey(); // a refusal is stored under the old key
             throw err;
           });
-          talk.line.groups.take(made);
+          ctx.connection.groups.applyMembership(made);
           close();
           location.hash = `#/chats/g:${made.group.id}`;
         },
@@ -47,15 +47,15 @@ export function newGroup(talk: Talk): void {
       ),
     ]);
     name.input.focus();
-  }, talk.failed);
+  }, ctx.failed);
 }
 
 /** A list of friends to choose from; el is undefined if there are none. */
 export function friends(
-  talk: Talk,
+  ctx: ChatContext,
   fits: (user: string) => boolean,
 ): { el: HTMLElement | undefined; chosen: () => string[] } {
-  const all = talk.people.friends
+  const all = ctx.people.friends
     .filter((f) => !f.user.deleted && fits(f.user.id))
     .sort((a, b) => calledBy(a).localeCompare(calledBy(b)));
   if (all.length === 0) return { el: undefined, chosen: () => [] };

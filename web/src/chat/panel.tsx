@@ -15,7 +15,7 @@ import { useKeptFocus } from "../ui/focus";
 import { Icon, Sign, type SignName } from "../ui/icon";
 import { announce, bans, card, invite, links, mine, requests, settings } from "./groupforms";
 import { openMenu, type Item } from "./menu";
-import { ask, nameIn, type Talk } from "./talk";
+import { ask, nameIn, type ChatContext } from "./context";
 import { untilWords } from "./when";
 
 const HOUR = 3600_000;
@@ -27,24 +27,24 @@ const PAST = new Date(0).toISOString(); // a mute until then has no effect
 
 interface PartProps {
   group: string;
-  talk: Talk;
+  ctx: ChatContext;
   failed: (err: unknown) => void;
 }
 
-export function Panel({ group, talk, close }: { group: string; talk: Talk; close: () => void }) {
+export function Panel({ group, ctx, close }: { group: string; ctx: ChatContext; close: () => void }) {
   const fault = useSignal("");
   const title = useRef<HTMLHeadingElement>(null);
   const failed = (err: unknown) => void (fault.value = err instanceof Error ? err.message : String(err));
   useLayoutEffect(() => {
     title.current!.focus();
-    void talk.line.groups.want(group).catch(failed);
+    void ctx.connection.groups.loadMembers(group).catch(failed);
   }, []);
   const escape = (e: KeyboardEvent) => {
     if (e.key !== "Escape" || e.defaultPrevented) return;
     e.stopPropagation();
     close();
   };
-  const part = { group, talk, failed };
+  const part = { group, ctx, failed };
   return (
     <aside class="panel" aria-labelledby="panel-title" onKeyDown={escape}>
       <header class="room-head">
@@ -55,14 +55,14 @@ export function Panel({ group, talk, close }: { group: string; talk: Talk; close
           <Icon name="close" />
         </button>
       </header>
-      {talk.line.groups.get(group) && (
+      {ctx.connection.groups.get(group) && (
         <div class="panel-body">
           <Head {...part} />
           <p class="fault form-fault" role="alert">
             {fault.value}
           </p>
           <News {...part} />
-          <Doings {...part} begin={() => (fault.value = "")} />
+          <PanelActions {...part} begin={() => (fault.value = "")} />
           <Members {...part} begin={() => (fault.value = "")} />
           <Leave {...part} />
         </div>
@@ -71,8 +71,8 @@ export function Panel({ group, talk, close }: { group: string; talk: Talk; close
   );
 }
 
-function Head({ group: id, talk }: PartProps) {
-  const { group, me } = talk.line.groups.get(id)!;
+function Head({ group: id, ctx }: PartProps) {
+  const { group, me } = ctx.connection.groups.get(id)!;
   const facts = [me.remark && group.name, g.members(group.members), g.since(dateOf(group.created))];
   return (
     <div class="panel-head">
@@ -83,15 +83,15 @@ function Head({ group: id, talk }: PartProps) {
   );
 }
 
-function News({ group: id, talk, failed }: PartProps) {
-  const { group, me } = talk.line.groups.get(id)!;
+function News({ group: id, ctx, failed }: PartProps) {
+  const { group, me } = ctx.connection.groups.get(id)!;
   const { announcement = "", announced = 0 } = group;
-  const may = talk.line.groups.may(id, "describe");
+  const may = ctx.connection.groups.may(id, "describe");
   const seen = useSignal("");
   const shows = announcement !== "" && may;
   useEffect(() => {
     if (!shows) return;
-    ask(talk, "groups.seen", { path: { group: id } }).then((s) => {
+    ask(ctx, "groups.seen", { path: { group: id } }).then((s) => {
       if (s.announced === announced) seen.value = g.seen(s.seen, s.members);
     }, failed);
   }, [shows, announced, group.version, me.version]);
@@ -112,7 +112,7 @@ function News({ group: id, talk, failed }: PartProps) {
         </p>
       )}
       {may && (
-        <button type="button" class="secondary" aria-haspopup="dialog" onClick={() => announce(id, talk)}>
+        <button type="button" class="secondary" aria-haspopup="dialog" onClick={() => announce(id, ctx)}>
           {g.announce}
         </button>
       )}
@@ -120,14 +120,14 @@ function News({ group: id, talk, failed }: PartProps) {
   );
 }
 
-interface DoingProps {
+interface PanelActionProps {
   shape: SignName;
   text: string;
   run: () => void;
   children?: ComponentChildren;
 }
 
-const Doing = ({ shape, text, run, children }: DoingProps) => (
+const PanelAction = ({ shape, text, run, children }: PanelActionProps) => (
   <button type="button" class="doing" aria-haspopup="dialog" onClick={run}>
     <Sign name={shape} />
     <span>{text}</span>
@@ -139,34 +139,34 @@ interface ActingProps extends PartProps {
   begin: () => void; // an action starts: the last fault is outdated
 }
 
-function Doings({ group, talk, failed, begin }: ActingProps) {
-  const { groups } = talk.line;
+function PanelActions({ group, ctx, failed, begin }: ActingProps) {
+  const { groups } = ctx.connection;
   const may = (verb: Verb) => groups.may(group, verb);
   const waiting = groups.requests(group).length;
   return (
     <div class="doings">
-      {may("invite") && <Doing shape="people" text={g.invite} run={() => invite(group, talk)} />}
-      {may("invite") && <Doing shape="link" text={g.links} run={() => links(group, talk)} />}
-      {may("invite") && <Doing shape="code" text={g.card} run={() => card(group)} />}
+      {may("invite") && <PanelAction shape="people" text={g.invite} run={() => invite(group, ctx)} />}
+      {may("invite") && <PanelAction shape="link" text={g.links} run={() => links(group, ctx)} />}
+      {may("invite") && <PanelAction shape="code" text={g.card} run={() => card(group)} />}
       {may("answer") && (
-        <Doing shape="clock" text={g.requests} run={() => requests(group, talk)}>
+        <PanelAction shape="clock" text={g.requests} run={() => requests(group, ctx)}>
           {waiting > 0 && <span class="badge">{waiting}</span>}
-        </Doing>
+        </PanelAction>
       )}
-      <Doing shape="person" text={g.mine} run={() => mine(group, talk)} />
-      {may("describe") && <Doing shape="pen" text={g.settings} run={() => settings(group, talk)} />}
-      {may("remove") && <Doing shape="cross" text={g.bans} run={() => bans(group, talk)} />}
-      {may("mute") && <MuteAll group={group} talk={talk} failed={failed} begin={begin} />}
+      <PanelAction shape="person" text={g.mine} run={() => mine(group, ctx)} />
+      {may("describe") && <PanelAction shape="pen" text={g.settings} run={() => settings(group, ctx)} />}
+      {may("remove") && <PanelAction shape="cross" text={g.bans} run={() => bans(group, ctx)} />}
+      {may("mute") && <MuteAll group={group} ctx={ctx} failed={failed} begin={begin} />}
     </div>
   );
 }
 
-function MuteAll({ group, talk, failed, begin }: ActingProps) {
-  const muted = Date.parse(talk.line.groups.get(group)?.group.muted_until ?? "") > Date.now();
+function MuteAll({ group, ctx, failed, begin }: ActingProps) {
+  const muted = Date.parse(ctx.connection.groups.get(group)?.group.muted_until ?? "") > Date.now();
   const change = (box: HTMLInputElement) => {
     begin();
     const muted_until = box.checked ? new Date(Date.now() + LONG).toISOString() : PAST;
-    ask(talk, "groups.update", { path: { group }, body: { muted_until } }).catch((err: unknown) => {
+    ask(ctx, "groups.update", { path: { group }, body: { muted_until } }).catch((err: unknown) => {
       box.checked = !box.checked;
       failed(err);
     });
@@ -180,8 +180,8 @@ function MuteAll({ group, talk, failed, begin }: ActingProps) {
   );
 }
 
-function Leave({ group, talk, failed }: PartProps) {
-  const { groups } = talk.line;
+function Leave({ group, ctx, failed }: PartProps) {
+  const { groups } = ctx.connection;
   const owner = groups.may(group, "dissolve");
   const alone = groups.get(group)?.group.members === 1;
   const path = { group };
@@ -193,7 +193,7 @@ function Leave({ group, talk, failed }: PartProps) {
           key="leave"
           text={g.leave}
           sure={g.leaveSure}
-          run={() => ask(talk, "groups.leave", { path })}
+          run={() => ask(ctx, "groups.leave", { path })}
           failed={failed}
         />
       )}
@@ -202,7 +202,7 @@ function Leave({ group, talk, failed }: PartProps) {
           key="dissolve"
           text={g.dissolve}
           sure={g.dissolveSure}
-          run={() => ask(talk, "groups.dissolve", { path })}
+          run={() => ask(ctx, "groups.dissolve", { path })}
           failed={failed}
           note={g.dissolveNote}
         />
@@ -217,13 +217,13 @@ interface Found {
   next: string; // cursor
 }
 
-function Members({ group, talk, failed, begin }: ActingProps) {
-  const { groups } = talk.line;
+function Members({ group, ctx, failed, begin }: ActingProps) {
+  const { groups } = ctx.connection;
   const typed = useSignal("");
   const found = useSignal<Found | undefined>(undefined); // from the server, if not all members are loaded
   const count = useRef<HTMLHeadingElement>(null);
   const list = useRef<HTMLUListElement>(null);
-  talk.clock.track();
+  ctx.clock.track();
   useKeptFocus(list, () => count.current);
 
   const all = groups.members(group);
@@ -234,13 +234,13 @@ function Members({ group, talk, failed, begin }: ActingProps) {
     const query = typed.peek().trim();
     if (!query) return;
     const input = { path: { group }, query: { q: query, limit: FOUND, ...(cursor && { cursor }) } };
-    const page = await ask(talk, "groups.members", input);
+    const page = await ask(ctx, "groups.members", input);
     if (query !== typed.peek().trim()) return; // a later request has been sent
     const last = found.peek();
     const before = cursor && last?.query === query ? last.members : [];
     found.value = { query, members: [...before, ...page.members], next: page.next ?? "" };
   };
-  // The loaded members are searched at once, and if not all are loaded, those of the server.
+  // The loaded members are filtered at once. If there are more members, the server also searches.
   useEffect(() => {
     if (!query || !groups.hasMore(group)) {
       found.value = undefined;
@@ -253,7 +253,7 @@ function Members({ group, talk, failed, begin }: ActingProps) {
   const hidden = !more && all.length < FILTER_FROM; // the search field
   const filter = hidden || found.value ? "" : query.toLowerCase();
   const shown = (found.value?.members.map((m) => groups.member(group, m.user.id) ?? m) ?? all)
-    .map((member) => memberRow(member, group, talk))
+    .map((member) => memberRow(member, group, ctx))
     .filter((row) => `${row.name} ${row.note}`.toLowerCase().includes(filter));
   return (
     <section class="panel-part" aria-label={g.membersLabel}>
@@ -273,7 +273,7 @@ function Members({ group, talk, failed, begin }: ActingProps) {
       </p>
       <ul class="members" ref={list}>
         {shown.map((row) => (
-          <MemberItem key={row.member.user.id} row={row} group={group} talk={talk} failed={failed} begin={begin} />
+          <MemberItem key={row.member.user.id} row={row} group={group} ctx={ctx} failed={failed} begin={begin} />
         ))}
       </ul>
       <Act
@@ -295,20 +295,20 @@ interface MemberRow {
   muted: string; // the end of a mute, as text
 }
 
-function memberRow(member: GroupMember, group: string, talk: Talk): MemberRow {
+function memberRow(member: GroupMember, group: string, ctx: ChatContext): MemberRow {
   const { id, name: own } = member.user;
-  const name = id === talk.me.id ? talk.line.groups.called(group, id) : nameIn(talk, id, group);
+  const name = id === ctx.me.id ? ctx.connection.groups.memberName(group, id) : nameIn(ctx, id, group);
   const until = Date.parse(member.muted_until ?? "");
   const others = [member.nickname, own].filter((other) => other && other !== name);
   return { member, name, note: others.join(" · "), muted: until > now() ? untilWords(until) : "" };
 }
 
-function MemberItem({ row, group, talk, failed, begin }: ActingProps & { row: MemberRow }) {
+function MemberItem({ row, group, ctx, failed, begin }: ActingProps & { row: MemberRow }) {
   const opener = useRef<HTMLButtonElement>(null);
   const { member, name, note, muted } = row;
   const { user, role } = member;
-  const own = user.id === talk.me.id;
-  const open = () => openMenu(opener.current!, [], memberItems({ row, group, talk, failed, begin }));
+  const own = user.id === ctx.me.id;
+  const open = () => openMenu(opener.current!, [], memberItems({ row, group, ctx, failed, begin }));
   return (
     <li class="person" data-user={user.id}>
       <Face profile={user} />
@@ -335,9 +335,9 @@ function MemberItem({ row, group, talk, failed, begin }: ActingProps & { row: Me
   );
 }
 
-function memberItems({ row, group, talk, failed, begin }: ActingProps & { row: MemberRow }): Item[] {
+function memberItems({ row, group, ctx, failed, begin }: ActingProps & { row: MemberRow }): Item[] {
   const { member, name, muted } = row;
-  const { groups } = talk.line;
+  const { groups } = ctx.connection;
   const { id } = member.user;
   const path = { group, user: id };
   const then = (work: Promise<unknown>) => {
@@ -345,7 +345,7 @@ function memberItems({ row, group, talk, failed, begin }: ActingProps & { row: M
     void work.catch(failed);
   };
   const set = (body: { role?: "member" | "admin"; muted_until?: string }) =>
-    then(ask(talk, "groups.set_member", { path, body }));
+    then(ask(ctx, "groups.set_member", { path, body }));
   const mute = (text: string, ms: number): Item => ({
     text,
     run: () => set({ muted_until: new Date(now() + ms).toISOString() }),
@@ -356,13 +356,13 @@ function memberItems({ row, group, talk, failed, begin }: ActingProps & { row: M
   if (groups.may(group, "appoint")) {
     const admin = member.role === "admin";
     items.push({ text: admin ? g.noAdmin : g.makeAdmin, run: () => set({ role: admin ? "member" : "admin" }) });
-    const transfer = () => then(ask(talk, "groups.transfer", { path: { group }, body: { user: id } }));
+    const transfer = () => then(ask(ctx, "groups.transfer", { path: { group }, body: { user: id } }));
     items.push({ text: g.handOver, sure: g.handOverSure(name), run: transfer });
   }
-  if (!groups.may(group, "mute") || !groups.over(group, id)) return items;
+  if (!groups.may(group, "mute") || !groups.outranks(group, id)) return items;
   if (muted) items.push({ text: g.unmute, run: () => set({ muted_until: PAST }) });
   else items.push(mute(g.muteHour, HOUR), mute(g.muteDay, 24 * HOUR), mute(g.muteWeek, 7 * 24 * HOUR));
-  items.push({ text: g.remove, sure: g.removeSure, run: () => then(ask(talk, "groups.remove", { path })) });
-  items.push({ text: g.ban, sure: g.banSure, run: () => then(ask(talk, "groups.ban", { path })) });
+  items.push({ text: g.remove, sure: g.removeSure, run: () => then(ask(ctx, "groups.remove", { path })) });
+  items.push({ text: g.ban, sure: g.banSure, run: () => then(ask(ctx, "groups.ban", { path })) });
   return items;
 }

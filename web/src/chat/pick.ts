@@ -5,18 +5,18 @@ import { h } from "../dom";
 import { calledBy } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
-import { chatWith, faceOf, placeOf, profileOf, titleOf, type Talk } from "./talk";
+import { chatWith, faceOf, addressPart, profileOf, titleOf, type ChatContext } from "./context";
 import { groupOf } from "../state/groups";
 
 /** Opens a list of the user's chats and friends. chosen is called with the chat. */
-export async function pick(title: string, talk: Talk, chosen: (chat: string) => void): Promise<void> {
-  await talk.people.want();
-  const recent = talk.line.chats.list().map((c) => c.chat);
-  const friends = [...talk.people.friends]
+export async function pick(title: string, ctx: ChatContext, chosen: (chat: string) => void): Promise<void> {
+  await ctx.people.want();
+  const recent = ctx.connection.chats.list().map((c) => c.chat);
+  const friends = [...ctx.people.friends]
     .sort((a, b) => calledBy(a).localeCompare(calledBy(b)))
     .map((f) => chatWith(f.user.id));
   const chats = [...new Set([...recent, ...friends])].filter(
-    (chat) => groupOf(chat) || !profileOf(talk, placeOf(chat)).deleted,
+    (chat) => groupOf(chat) || !profileOf(ctx, addressPart(chat)).deleted,
   );
   dialog(title, (close) => [
     chats.length === 0
@@ -31,8 +31,8 @@ export async function pick(title: string, talk: Talk, chosen: (chat: string) => 
               h(
                 "button",
                 { type: "button", class: "pick", onclick: () => (close(), chosen(chat)) },
-                faceOf(talk, chat),
-                h("span", {}, titleOf(talk, chat)),
+                faceOf(ctx, chat),
+                h("span", {}, titleOf(ctx, chat)),
               ),
             ),
           ),

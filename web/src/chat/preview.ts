@@ -4,7 +4,7 @@ import type { Message, Outgoing } from "@stoa-dev/client";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
 import { groupOf } from "../state/groups";
-import { nameIn, type Talk } from "./talk";
+import { nameIn, type ChatContext } from "./context";
 
 const ALL = ["all", "所有人"]; // the name of a mention of all members, in each language of the page
 
@@ -15,9 +15,9 @@ export type Content = Pick<
 > & { from?: string; recalled?: string };
 
 /** The content in one line, for a message of chat. */
-export function preview(m: Content & { forward?: unknown }, talk: Talk, chat: string): string {
+export function preview(m: Content & { forward?: unknown }, ctx: ChatContext, chat: string): string {
   if (m.recalled) return c.recalled;
-  if (m.system) return happened(m, talk, chat);
+  if (m.system) return happened(m, ctx, chat);
   const text = m.text?.replace(/\s+/g, " ").trim();
   if (m.kind === "text") return text || (m.forward ? c.forwarded : "");
   const more = text || m.media?.alt || (m.kind === "file" && m.media?.name) || m.location?.name || m.location?.address;
@@ -25,17 +25,17 @@ export function preview(m: Content & { forward?: unknown }, talk: Talk, chat: st
 }
 
 /** The preview of a message that is being sent. */
-export const previewOut = (out: Outgoing, talk: Talk) => preview(out.body, talk, out.chat);
+export const previewOut = (out: Outgoing, ctx: ChatContext) => preview(out.body, ctx, out.chat);
 
 /** An event of a group, as a sentence. */
-export function happened({ system, from = "" }: Content, talk: Talk, chat: string): string {
-  const name = (user: string) => (user === talk.me.id ? g.you : nameIn(talk, user, groupOf(chat)));
+export function happened({ system, from = "" }: Content, ctx: ChatContext, chat: string): string {
+  const name = (user: string) => (user === ctx.me.id ? g.you : nameIn(ctx, user, groupOf(chat)));
   return system ? g.happened[system.event](name(from), (system.users ?? []).map(name), system.text ?? "") : "";
 }
 
 /** The names of the mentioned users that all members of a group see. */
-export function mentioned(mentions: string[] | undefined, talk: Talk, group: string): string[] {
+export function mentioned(mentions: string[] | undefined, ctx: ChatContext, group: string): string[] {
   return (mentions ?? [])
-    .flatMap((user) => (user === "all" ? ALL : [talk.line.groups.called(group, user)]))
+    .flatMap((user) => (user === "all" ? ALL : [ctx.connection.groups.memberName(group, user)]))
     .filter(Boolean);
 }

@@ -10,7 +10,7 @@ import { c } from "../texts/chats";
 import { Act } from "../ui/act";
 import { ChatFace } from "./face";
 import { preview } from "./preview";
-import { nameIn, placeOf, titleOf, type Talk } from "./talk";
+import { nameIn, addressPart, titleOf, type ChatContext } from "./context";
 import { briefly } from "./when";
 
 const AFTER = 300; // ms without a key until a search starts
@@ -23,15 +23,18 @@ interface Found {
 }
 
 /** The field and the results. The children are hidden while the field has a text. */
-export function ChatSearch({ talk, children }: { talk: Talk; children: ComponentChildren }) {
+export function ChatSearch({ ctx, children }: { ctx: ChatContext; children: ComponentChildren }) {
   const query = useSignal("");
   const found = useSignal<Found | undefined>(undefined); // of the present query
   const failed = useSignal(false);
   const input = useRef<HTMLInputElement>(null);
 
   const read = async (q: string, from?: Found) => {
-    const { messages, next = "" } = await talk.line.chats.search(q, { limit: 20, ...(from && { cursor: from.next }) });
-    if (q !== query.peek() || talk.signal.aborted) return;
+    const { messages, next = "" } = await ctx.connection.chats.search(q, {
+      limit: 20,
+      ...(from && { cursor: from.next }),
+    });
+    if (q !== query.peek() || ctx.signal.aborted) return;
     found.value = { query: q, messages: [...(from?.messages ?? []), ...messages], next };
   };
   const type = () => {
@@ -45,7 +48,7 @@ export function ChatSearch({ talk, children }: { talk: Talk; children: Component
     const search = () =>
       read(q).catch((err: unknown) => {
         if (q === query.peek()) failed.value = true;
-        talk.failed(err);
+        ctx.failed(err);
       });
     const timer = setTimeout(() => void search(), AFTER);
     return () => clearTimeout(timer);
@@ -81,10 +84,10 @@ export function ChatSearch({ talk, children }: { talk: Talk; children: Component
         </p>
         <ul class="chat-list">
           {result?.messages.map((m) => (
-            <FoundItem key={`${m.chat} ${m.seq}`} message={m} query={result.query} talk={talk} />
+            <FoundItem key={`${m.chat} ${m.seq}`} message={m} query={result.query} ctx={ctx} />
           ))}
         </ul>
-        <Act kind="link" hidden={!result?.next} run={() => result && read(result.query, result)} failed={talk.failed}>
+        <Act kind="link" hidden={!result?.next} run={() => result && read(result.query, result)} failed={ctx.failed}>
           {t.words.showMore}
         </Act>
       </div>
@@ -95,21 +98,21 @@ export function ChatSearch({ talk, children }: { talk: Talk; children: Component
   );
 }
 
-function FoundItem({ message: m, query, talk }: { message: Message; query: string; talk: Talk }) {
+function FoundItem({ message: m, query, ctx }: { message: Message; query: string; ctx: ChatContext }) {
   const group = groupOf(m.chat);
-  const who = m.from === talk.me.id ? c.youSay : group && c.says(nameIn(talk, m.from, group));
+  const who = m.from === ctx.me.id ? c.youSay : group && c.says(nameIn(ctx, m.from, group));
   return (
     <li>
-      <a class="chat-row" href={`#/chats/${placeOf(m.chat)}/${m.seq}`}>
-        <ChatFace chat={m.chat} talk={talk} />
+      <a class="chat-row" href={`#/chats/${addressPart(m.chat)}/${m.seq}`}>
+        <ChatFace chat={m.chat} ctx={ctx} />
         <span class="chat-text">
           <span class="chat-top">
-            <span class="chat-name">{titleOf(talk, m.chat)}</span>
+            <span class="chat-name">{titleOf(ctx, m.chat)}</span>
             <time class="chat-at">{briefly(m.at)}</time>
           </span>
           <span class="chat-line">
             {who && who + " "}
-            <Marked text={preview(m, talk, m.chat)} query={query} />
+            <Marked text={preview(m, ctx, m.chat)} query={query} />
           </span>
         </span>
       </a>
@@ -117,7 +120,8 @@ function FoundItem({ message: m, query, talk }: { message: Message; query: strin
   );
 }
 
-// Marked highlights the first of the words. The server matches more than letter cases: such a match is not highlighted.
+// Marked highlights the first of the words. It ignores letter case. The server finds more forms of a word, which are not
+// highlighted.
 function Marked({ text, query }: { text: string; query: string }) {
   const word = query.split(/\s+/)[0]!.toLowerCase();
   const at = text.toLowerCase().indexOf(word);

@@ -11,18 +11,18 @@ import { c } from "../texts/chats";
 import { Act } from "../ui/act";
 import { Sign } from "../ui/icon";
 import { Attachment, sizes } from "./attachment";
-import { explain, type Talk } from "./talk";
+import { explain, type ChatContext } from "./context";
 
-/** The place of a message; seq is 0 until it is sent. */
-export interface Place {
+/** A message of a chat; seq is 0 until it is sent. */
+export interface MessageRef {
   chat: string;
   seq: number;
 }
 
 interface StoredProps {
   media: Media;
-  at: Place;
-  talk: Talk;
+  at: MessageRef;
+  ctx: ChatContext;
 }
 
 const WIDEST = 320; // px of a picture in a bubble
@@ -32,28 +32,28 @@ const BARS = 40; // of a waveform
 
 const links = new Map<string, { url: string; until: number }>();
 
-async function linkOf({ chat, seq }: Place, talk: Talk, side = 0): Promise<string> {
-  const key = `${talk.me.id}/${chat}/${seq}/${side}`; // "u:" and an id is another chat for another user
+async function linkOf({ chat, seq }: MessageRef, ctx: ChatContext, side = 0): Promise<string> {
+  const key = `${ctx.me.id}/${chat}/${seq}/${side}`; // the id of a chat of two names only the peer
   const known = links.get(key);
   if (known && known.until > Date.now()) return known.url;
-  const { url } = await fileLink(talk.line.client, chat, seq, side);
+  const { url } = await fileLink(ctx.connection.client, chat, seq, side);
   links.set(key, { url, until: Date.now() + LINK_FOR });
   return url;
 }
 
-async function save(media: Media, at: Place, talk: Talk): Promise<void> {
-  h("a", { href: await linkOf(at, talk), download: media.name ?? "" }).click();
+async function save(media: Media, at: MessageRef, ctx: ChatContext): Promise<void> {
+  h("a", { href: await linkOf(at, ctx), download: media.name ?? "" }).click();
 }
 
 /** A file with a download. */
-export function StoredFile({ media, at, talk }: StoredProps) {
+export function StoredFile({ media, at, ctx }: StoredProps) {
   const fault = useSignal("");
   const box = <Attachment shape="file" title={media.name || c.kinds.file} lines={[sizes(media)]} />;
   if (!at.seq) return box;
   return (
     <div class="stored">
       {box}
-      <Act kind="link" run={() => save(media, at, talk)} failed={(err) => (fault.value = explain(err))}>
+      <Act kind="link" run={() => save(media, at, ctx)} failed={(err) => (fault.value = explain(err))}>
         {c.files.download}
       </Act>
       <p class="fault" role="alert">
@@ -67,7 +67,7 @@ export function StoredFile({ media, at, talk }: StoredProps) {
  * A picture. The bubble shows a thumbnail. A tap opens the largest thumbnail in a dialog, with a download of the
  * original.
  */
-export function StoredPicture({ media, at, talk }: StoredProps) {
+export function StoredPicture({ media, at, ctx }: StoredProps) {
   const src = useSignal("");
   const broken = useSignal(false);
   const sides = [...(media.thumbnails ?? [])].sort((a, b) => a - b);
@@ -80,7 +80,7 @@ export function StoredPicture({ media, at, talk }: StoredProps) {
     let over = false;
     const load = async (): Promise<void> => {
       try {
-        const url = await linkOf(at, talk, side);
+        const url = await linkOf(at, ctx, side);
         if (!over) src.value = url;
       } catch (err) {
         if (over) return;
@@ -94,17 +94,17 @@ export function StoredPicture({ media, at, talk }: StoredProps) {
       clearTimeout(timer);
     };
   }, [shows, at.chat, at.seq]);
-  if (!shows) return <StoredFile media={media} at={at} talk={talk} />;
+  if (!shows) return <StoredFile media={media} at={at} ctx={ctx} />;
 
   const name = media.alt || media.name || c.kinds.image;
   const view = async () => {
-    const url = await linkOf(at, talk, sides.at(-1));
+    const url = await linkOf(at, ctx, sides.at(-1));
     const el = dialog(name, (close) => [
       h("img", { class: "viewed", alt: name, src: url }),
       h(
         "div",
         { class: "row" },
-        act(c.files.savePicture, "secondary", () => save(media, at, talk), talk.failed),
+        act(c.files.savePicture, "secondary", () => save(media, at, ctx), ctx.failed),
         h("button", { type: "button", class: "secondary", onclick: close }, t.words.close),
       ),
     ]);
@@ -112,7 +112,7 @@ export function StoredPicture({ media, at, talk }: StoredProps) {
   };
   const shown = Math.min(WIDEST, width);
   return (
-    <Act class="link shot-link" run={view} failed={talk.failed} label={c.files.viewPicture(name)}>
+    <Act class="link shot-link" run={view} failed={ctx.failed} label={c.files.viewPicture(name)}>
       <img
         class="shot"
         alt={name}
@@ -126,7 +126,7 @@ export function StoredPicture({ media, at, talk }: StoredProps) {
 }
 
 /** A recording, with its waveform. */
-export function StoredVoice({ media, at, talk }: StoredProps) {
+export function StoredVoice({ media, at, ctx }: StoredProps) {
   const fault = useSignal("");
   const plays = useSignal(false);
   const done = useSignal(0); // 0 to 1
@@ -149,7 +149,7 @@ export function StoredVoice({ media, at, talk }: StoredProps) {
     const playing = player.current;
     if (playing && !playing.paused) return playing.pause();
     if (!playing) {
-      const src = await linkOf(at, talk);
+      const src = await linkOf(at, ctx);
       const audio = new Audio();
       for (const name of ["play", "pause", "ended", "timeupdate"]) audio.addEventListener(name, update);
       audio.addEventListener("error", () => audio === player.current && failed());

@@ -10,7 +10,7 @@ import { streamRows, type Row } from "../state/stream";
 import { c } from "../texts/chats";
 import { Bubble, Happening, type Actions } from "./bubble";
 import { Scroller } from "./scroller";
-import { placeOf, type Talk } from "./talk";
+import { addressPart, type ChatContext } from "./context";
 import { TransferItem, UploadItem } from "./transfer";
 import { dayLine } from "./when";
 
@@ -21,24 +21,24 @@ export interface StreamHandle {
 
 interface StreamProps {
   open: OpenChat;
-  talk: Talk;
+  ctx: ChatContext;
   on: Actions & { leave: () => void };
   handle: RefObject<StreamHandle | null>;
   empty: (none: boolean) => void; // reports whether the chat has no rows
 }
 
-export function Stream({ open, talk, on, handle, empty }: StreamProps) {
+export function Stream({ open, ctx, on, handle, empty }: StreamProps) {
   const el = useRef<HTMLDivElement>(null);
   const scroller = useRef<Scroller>(null);
   const rendered = useRef<(() => void)[]>([]); // functions that wait for the next rendering
   const refresh = useSignal(0);
   const { chat } = open;
-  const { signals, files, groups } = talk.line;
+  const { signals, files, groups } = ctx.connection;
 
   // The rows subscribe to names and pictures themselves. The list is rendered with them, so that the view stays in place.
   groups.track();
   files.track();
-  talk.clock.track();
+  ctx.clock.track();
   void refresh.value;
   const group = groupOf(chat);
   const ready = open.ready.value;
@@ -46,11 +46,11 @@ export function Stream({ open, talk, on, handle, empty }: StreamProps) {
   const rows: Row<Sending>[] = !ready
     ? []
     : streamRows({
-        me: talk.me.id,
+        me: ctx.me.id,
         chat: signals.get(chat),
         messages: signals.messages(chat),
         pending: signals.pending(chat),
-        files: group ? [] : files.with(placeOf(chat)),
+        files: group ? [] : files.with(addressPart(chat)),
         uploads: files.sending(chat),
         hasOlder: signals.hasOlder(chat),
         hasNewer,
@@ -74,7 +74,7 @@ export function Stream({ open, talk, on, handle, empty }: StreamProps) {
       bottom: () => void open.load("newer"),
       moved: () => open.moved(),
     }));
-    open.place = {
+    open.list = {
       atEnd: () => places.atEnd,
       lastSeen: () => places.lastSeen(),
       toEnd: () => places.toEnd(),
@@ -94,19 +94,19 @@ export function Stream({ open, talk, on, handle, empty }: StreamProps) {
   const item = (row: Row<Sending>) => {
     switch (row.kind) {
       case "day":
-        return <Line key={row.key} class="day" text={dayLine(row.at)} />;
+        return <Separator key={row.key} class="day" text={dayLine(row.at)} />;
       case "new":
-        return <Line key={row.key} class="newline" text={c.newFromHere} />;
+        return <Separator key={row.key} class="newline" text={c.newFromHere} />;
       case "event":
-        return <Happening key={row.key} message={row.message} talk={talk} />;
+        return <Happening key={row.key} message={row.message} ctx={ctx} />;
       case "bubble": {
         const { key, ...rest } = row;
-        return <BubbleItem key={key} id={key} {...rest} chat={chat} talk={talk} on={on} />;
+        return <BubbleItem key={key} id={key} {...rest} chat={chat} ctx={ctx} on={on} />;
       }
       case "file":
-        return <TransferItem key={row.key} transfer={row.transfer} talk={talk} />;
+        return <TransferItem key={row.key} transfer={row.transfer} ctx={ctx} />;
       case "upload":
-        return <UploadItem key={row.key} upload={row.upload} talk={talk} />;
+        return <UploadItem key={row.key} upload={row.upload} ctx={ctx} />;
     }
   };
   return (
@@ -124,7 +124,7 @@ export function Stream({ open, talk, on, handle, empty }: StreamProps) {
   );
 }
 
-const Line = ({ class: cls, text }: { class: string; text: string }) => (
+const Separator = ({ class: cls, text }: { class: string; text: string }) => (
   <li class={cls}>
     <span>{text}</span>
   </li>
@@ -133,14 +133,14 @@ const Line = ({ class: cls, text }: { class: string; text: string }) => (
 interface BubbleItemProps extends Omit<Extract<Row<Sending>, { kind: "bubble" }>, "key"> {
   id: string;
   chat: string;
-  talk: Talk;
+  ctx: ChatContext;
   on: Actions;
 }
 
 // The properties of a row are compared one by one, so that only changed rows are rendered again.
-function BubbleItem({ id, chat, talk, on, ...row }: BubbleItemProps) {
+function BubbleItem({ id, chat, ctx, on, ...row }: BubbleItemProps) {
   const whole = useMemo(() => ({ ...row, key: id }), Object.values(row));
-  return <Bubble row={whole} chat={chat} talk={talk} on={on} />;
+  return <Bubble row={whole} chat={chat} ctx={ctx} on={on} />;
 }
 
 // show scrolls a message into the middle, and moves the focus to it. It returns false if the message is not loaded.

@@ -11,7 +11,7 @@ import { g } from "../texts/groups";
 import { Act } from "../ui/act";
 import { Sign } from "../ui/icon";
 import { preview } from "./preview";
-import { ask, nameIn, type Talk } from "./talk";
+import { ask, nameIn, type ChatContext } from "./context";
 
 /** The functions of the strips that the open chat calls. */
 export interface StripsHandle {
@@ -21,17 +21,17 @@ export interface StripsHandle {
 
 interface StripsProps {
   group: string;
-  talk: Talk;
+  ctx: ChatContext;
   handle: RefObject<StripsHandle | null>;
   goTo: (seq: number) => void;
 }
 
-export function Strips({ group, talk, handle, goTo }: StripsProps) {
+export function Strips({ group, ctx, handle, goTo }: StripsProps) {
   const pins = useSignal<Message[] | undefined>(undefined);
   useLayoutEffect(() => {
     const load = async () => {
       try {
-        const { messages } = await talk.line.client.call("chats.pins", { path: { chat: `g:${group}` } });
+        const { messages } = await ctx.connection.client.call("chats.pins", { path: { chat: `g:${group}` } });
         pins.value = messages ?? [];
       } catch {
         // The next pin, or the next connection, retries.
@@ -42,7 +42,7 @@ export function Strips({ group, talk, handle, goTo }: StripsProps) {
       load: () => void load(),
     };
     void load();
-    return talk.line.client.on("open", ({ resumed }) => {
+    return ctx.connection.client.on("open", ({ resumed }) => {
       if (!resumed || !pins.peek()) void load();
     });
   }, []);
@@ -50,14 +50,14 @@ export function Strips({ group, talk, handle, goTo }: StripsProps) {
   const [newest] = all;
   const open = () => {
     if (newest && all.length === 1) goTo(newest.seq);
-    else pinnedDialog(all, group, talk, goTo);
+    else pinnedDialog(all, group, ctx, goTo);
   };
   return (
     <div class="strips">
-      <Announcement group={group} talk={talk} />
+      <Announcement group={group} ctx={ctx} />
       <button type="button" class="strip pins" hidden={!newest} onClick={open}>
         {newest && <Sign name="pin" />}
-        {newest && <span class="strip-text">{preview(newest, talk, newest.chat)}</span>}
+        {newest && <span class="strip-text">{preview(newest, ctx, newest.chat)}</span>}
         {all.length > 1 && <span class="muted">{g.pinnedMore(all.length)}</span>}
         {newest && <span class="sr">{g.pinned}</span>}
       </button>
@@ -65,11 +65,11 @@ export function Strips({ group, talk, handle, goTo }: StripsProps) {
   );
 }
 
-function Announcement({ group, talk }: { group: string; talk: Talk }) {
-  const membership = talk.line.groups.get(group);
+function Announcement({ group, ctx }: { group: string; ctx: ChatContext }) {
+  const membership = ctx.connection.groups.get(group);
   const { announced = 0, announcement = "" } = membership?.group ?? {};
   const fresh = announcement !== "" && (membership?.me.seen ?? 0) < announced;
-  const seen = () => ask(talk, "groups.set_me", { path: { group }, body: { seen: announced } });
+  const seen = () => ask(ctx, "groups.set_me", { path: { group }, body: { seen: announced } });
   return (
     <section class="strip announced" aria-label={g.announcement} hidden={!fresh}>
       {fresh && <Sign name="horn" />}
@@ -80,7 +80,7 @@ function Announcement({ group, talk }: { group: string; talk: Talk }) {
         </div>
       )}
       {fresh && (
-        <Act run={seen} failed={talk.failed}>
+        <Act run={seen} failed={ctx.failed}>
           {g.read}
         </Act>
       )}
@@ -88,15 +88,15 @@ function Announcement({ group, talk }: { group: string; talk: Talk }) {
   );
 }
 
-function pinnedDialog(pins: Message[], group: string, talk: Talk, goTo: (seq: number) => void): void {
+function pinnedDialog(pins: Message[], group: string, ctx: ChatContext, goTo: (seq: number) => void): void {
   dialog(g.pinned, (close) => {
     const item = (m: Message) => {
       const open = () => {
         close();
         goTo(m.seq);
       };
-      const name = m.from === talk.me.id ? t.words.you : nameIn(talk, m.from, group);
-      const text = [h("span", { class: "author" }, name), h("span", {}, preview(m, talk, m.chat))];
+      const name = m.from === ctx.me.id ? t.words.you : nameIn(ctx, m.from, group);
+      const text = [h("span", { class: "author" }, name), h("span", {}, preview(m, ctx, m.chat))];
       return h("li", {}, h("button", { type: "button", class: "pick pinned-message", onclick: open }, ...text));
     };
     return [

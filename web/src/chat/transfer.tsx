@@ -1,4 +1,4 @@
-// A file between two users, among their messages.
+// Files between two users, and files that are being uploaded for messages.
 
 import { useSignal } from "@preact/signals";
 import type { Transfer } from "@stoa-dev/client";
@@ -11,20 +11,20 @@ import { c } from "../texts/chats";
 import { Act } from "../ui/act";
 import { Sign, type SignName } from "../ui/icon";
 import { bytes } from "./attachment";
-import { explain, nameIn, type Talk } from "./talk";
+import { explain, nameIn, type ChatContext } from "./context";
 import { timeOf } from "./when";
 
 /** The state of a transfer, as a sentence. */
-export function stateOf(t: Transfer, talk: Talk): string {
-  const own = t.from === talk.me.id;
-  const other = nameIn(talk, own ? (t.to ?? "") : t.from);
+export function stateOf(t: Transfer, ctx: ChatContext): string {
+  const own = t.from === ctx.me.id;
+  const other = nameIn(ctx, own ? (t.to ?? "") : t.from);
   switch (t.status) {
     case "pending":
       return own ? c.files.waits(other) : c.files.offered;
     case "transferring":
       if (t.received === t.size) return c.files.checked;
       if (!own) return c.files.coming;
-      return talk.line.files.upload(t.id) ? c.files.sending : c.files.away;
+      return ctx.connection.files.upload(t.id) ? c.files.sending : c.files.away;
     case "done":
       if (!t.available) return c.files.over;
       return own ? c.files.sent : c.files.here(dateOf(t.expires));
@@ -35,9 +35,9 @@ export function stateOf(t: Transfer, talk: Talk): string {
   }
 }
 
-export function TransferItem({ transfer: t, talk }: { transfer: Transfer; talk: Talk }) {
-  const { files } = talk.line;
-  const own = t.from === talk.me.id;
+export function TransferItem({ transfer: t, ctx }: { transfer: Transfer; ctx: ChatContext }) {
+  const { files } = ctx.connection;
+  const own = t.from === ctx.me.id;
   const upload = files.upload(t.id);
   const fault = useSignal(""); // of the last action
   const stopped = upload?.fault ? explain(upload.fault) : "";
@@ -47,14 +47,14 @@ export function TransferItem({ transfer: t, talk }: { transfer: Transfer; talk: 
   return (
     <li class={`message transfer ${own ? "own" : "theirs"}`} tabindex={-1} data-transfer={t.id} data-status={t.status}>
       <div class="speech">
-        <span class="sr">{own ? c.youSay : c.says(nameIn(talk, t.from))}</span>
+        <span class="sr">{own ? c.youSay : c.says(nameIn(ctx, t.from))}</span>
         <FileBox shape="file" name={t.name} size={t.size} />
         {moving && <progress max={t.size} value={at} aria-label={c.files.progress} />}
-        <p class="transfer-state">{stateOf(t, talk) + percent}</p>
+        <p class="transfer-state">{stateOf(t, ctx) + percent}</p>
         <p class="fault" role="alert">
           {fault.value || stopped}
         </p>
-        <Actions transfer={t} own={own} talk={talk} fail={(text) => (fault.value = text)} />
+        <Actions transfer={t} own={own} ctx={ctx} fail={(text) => (fault.value = text)} />
         <p class="meta">
           <time datetime={t.created}>{timeOf(t.created)}</time>
         </p>
@@ -66,12 +66,12 @@ export function TransferItem({ transfer: t, talk }: { transfer: Transfer; talk: 
 interface ActionsProps {
   transfer: Transfer;
   own: boolean;
-  talk: Talk;
+  ctx: ChatContext;
   fail: (text: string) => void;
 }
 
-function Actions({ transfer: t, own, talk, fail }: ActionsProps) {
-  const { files } = talk.line;
+function Actions({ transfer: t, own, ctx, fail }: ActionsProps) {
+  const { files } = ctx.connection;
   const input = useRef<HTMLInputElement>(null);
   const failed = (err: unknown) => fail(explain(err));
   const cancel = (text: string) => (
@@ -154,8 +154,8 @@ const FileBox = ({ shape, name, size }: { shape: SignName; name: string; size: n
 );
 
 /** A file that is being uploaded for a message. */
-export function UploadItem({ upload: of, talk }: { upload: Sending; talk: Talk }) {
-  const { files } = talk.line;
+export function UploadItem({ upload: of, ctx }: { upload: Sending; ctx: ChatContext }) {
+  const { files } = ctx.connection;
   files.track(); // the progress changes in place
   return (
     <li class={`message transfer own ${of.fault ? "failed" : "sending"}`} tabindex={-1} data-sending={of.key}>
@@ -173,11 +173,11 @@ export function UploadItem({ upload: of, talk }: { upload: Sending; talk: Talk }
         )}
         <div class="row transfer-verbs">
           {of.fault ? (
-            <Act kind="link" run={() => files.sendAgain(of.key)} failed={talk.failed}>
+            <Act kind="link" run={() => files.sendAgain(of.key)} failed={ctx.failed}>
               {texts.words.tryAgain}
             </Act>
           ) : null}
-          <Act kind="link" run={() => files.unsend(of.key)} failed={talk.failed}>
+          <Act kind="link" run={() => files.unsend(of.key)} failed={ctx.failed}>
             {of.fault ? c.discard : c.files.cancel}
           </Act>
         </div>

@@ -5,7 +5,7 @@ import { isTemporary, Refused, type User } from "@stoa-dev/client";
 import { render, type RefObject } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { h } from "../dom";
-import type { Line } from "../line";
+import type { Connection } from "../connection";
 import type { People } from "../people";
 import { Ended } from "../session";
 import { Changes } from "../state/changes";
@@ -18,27 +18,27 @@ import type { View } from "../view";
 import { ChatList, NoneOpen, Offers } from "./list";
 import { newGroup } from "./newgroup";
 import { pick } from "./pick";
-import { Room, type RoomHandle } from "./room";
+import { OpenChatView, type OpenChatHandle } from "./openchat";
 import { ChatSearch } from "./search";
-import { chatAt, explain, placeOf, type Talk } from "./talk";
+import { chatAt, explain, addressPart, type ChatContext } from "./context";
 
-/** The place of an address: the chat, "" for the list, and the message, 0 for none. */
-interface Place {
+/** The parts of an address: the chat, "" for the list, and the message, 0 for none. */
+interface Address {
   chat: string;
   seq: number;
 }
 
-// addressed returns the place of an address of the page. For other pages it is undefined.
-function addressed(hash: string): Place | undefined {
+// parseAddress returns the parts of an address of this page. For other pages it is undefined.
+function parseAddress(hash: string): Address | undefined {
   const found = /^#\/chats(?:\/((?:g:)?[\w-]+)(?:\/(\d+))?)?$/.exec(hash);
   return found ? { chat: found[1] ? chatAt(found[1]) : "", seq: Number(found[2] ?? 0) } : undefined;
 }
 
-export function chatsView(me: User, line: Line, people: People, fail: (text: string) => void): View {
+export function chatsView(me: User, connection: Connection, people: People, fail: (text: string) => void): View {
   const closed = new AbortController();
-  const talk: Talk = {
+  const ctx: ChatContext = {
     me,
-    line,
+    connection,
     people,
     signal: closed.signal,
     clock: new Changes(),
@@ -46,8 +46,8 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
       if (!(err instanceof Ended) && !closed.signal.aborted) fail(explain(err));
     },
   };
-  const place = signal<Place>({ chat: "", seq: 0 });
-  const room: RefObject<RoomHandle | null> = { current: null };
+  const address = signal<Address>({ chat: "", seq: 0 });
+  const openChat: RefObject<OpenChatHandle | null> = { current: null };
   const titles = new Map<string, string>(); // of groups that were open
 
   // The address may name a group that the user has joined just now, with its event still to come. Or the user was
@@ -57,50 +57,50 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     if (loading.has(group)) return;
     loading.add(group);
     try {
-      const membership = await line.client.call("groups.get", { path: { group } });
-      if (membership.me) return line.groups.take(membership);
+      const membership = await connection.client.call("groups.get", { path: { group } });
+      if (membership.me) return connection.groups.applyMembership(membership);
     } catch (err) {
       if (!(err instanceof Refused) || isTemporary(err)) throw err;
     } finally {
       loading.delete(group);
     }
-    if (!closed.signal.aborted && groupOf(place.peek().chat) === group) location.replace(`#/group/${group}`); // the page before the group
+    if (!closed.signal.aborted && groupOf(address.peek().chat) === group) location.replace(`#/group/${group}`); // the page before the group
   }
 
   /** Opens the chat of the address. */
   function follow(): boolean {
-    const to = addressed(location.hash);
+    const to = parseAddress(location.hash);
     if (!to) return false;
-    if (to.seq > 0) history.replaceState(null, "", `#/chats/${placeOf(to.chat)}`); // so that the same link works again
-    if (to.chat !== place.peek().chat) place.value = to;
-    else if (to.seq > 0) room.current?.goTo(to.seq);
+    if (to.seq > 0) history.replaceState(null, "", `#/chats/${addressPart(to.chat)}`); // so that the same link works again
+    if (to.chat !== address.peek().chat) address.value = to;
+    else if (to.seq > 0) openChat.current?.goTo(to.seq);
     return true;
   }
 
   function catchUp(): void {
-    const { chat } = place.peek();
-    if (chat && !groupOf(chat) && line.client.state === "online" && !document.hidden)
-      void line.presences.ask(placeOf(chat));
+    const { chat } = address.peek();
+    if (chat && !groupOf(chat) && connection.client.state === "online" && !document.hidden)
+      void connection.presences.ask(addressPart(chat));
   }
 
   const el = h("div", { class: "chats" });
   document.body.classList.add("chatting");
-  const tick = () => talk.clock.publish();
+  const tick = () => ctx.clock.publish();
   const offs = [
-    line.client.on("state", tick),
-    line.client.on("group.left", ({ group, why }) => {
-      if (groupOf(place.peek().chat) !== group) return;
+    connection.client.on("state", tick),
+    connection.client.on("group.left", ({ group, why }) => {
+      if (groupOf(address.peek().chat) !== group) return;
       const name = titles.get(group) ?? g.group; // the group itself is already removed
       location.hash = "#/chats";
       fail(g.gone[why](name));
     }),
     effect(() => {
-      const { chat } = place.value;
+      const { chat } = address.value;
       const group = groupOf(chat);
       document.body.classList.toggle("in-room", chat !== "");
       if (!group) return;
-      if (line.groups.get(group)) titles.set(group, line.groups.title(group));
-      else if (line.groups.ready) void loadGroup(group).catch(talk.failed);
+      if (connection.groups.get(group)) titles.set(group, connection.groups.title(group));
+      else if (connection.groups.ready) void loadGroup(group).catch(ctx.failed);
     }),
   ];
   document.addEventListener("visibilitychange", tick, { signal: closed.signal });
@@ -110,7 +110,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     tick(); // "5 minutes ago" becomes outdated
   }, 30_000);
   void people.want();
-  render(<Chats place={place} talk={talk} room={room} />, el);
+  render(<Chats address={address} ctx={ctx} openChat={openChat} />, el);
 
   return {
     el,
@@ -127,27 +127,27 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
 }
 
 interface ChatsProps {
-  place: ReadonlySignal<Place>;
-  talk: Talk;
-  room: RefObject<RoomHandle | null>;
+  address: ReadonlySignal<Address>;
+  ctx: ChatContext;
+  openChat: RefObject<OpenChatHandle | null>;
 }
 
-function Chats({ place, talk, room }: ChatsProps) {
+function Chats({ address, ctx, openChat }: ChatsProps) {
   const side = useRef<HTMLElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
   const left = useRef(""); // the chat that was open before
-  const { chat, seq } = place.value;
+  const { chat, seq } = address.value;
 
   // After a chat, its row in the list gets the focus.
   useLayoutEffect(() => {
-    const row = side.current!.querySelector<HTMLElement>(`[data-user="${placeOf(left.current)}"] a`);
+    const row = side.current!.querySelector<HTMLElement>(`[data-user="${addressPart(left.current)}"] a`);
     if (!chat && left.current) (row ?? heading.current!).focus();
     left.current = chat;
   }, [chat]);
 
   const rest = () => heading.current;
   const start = () =>
-    pick(c.newChat, talk, (chat) => void (location.hash = `#/chats/${placeOf(chat)}`)).catch(talk.failed);
+    pick(c.newChat, ctx, (chat) => void (location.hash = `#/chats/${addressPart(chat)}`)).catch(ctx.failed);
   return (
     <>
       <section class="chats-side" aria-label={t.frame.titles.chats} ref={side}>
@@ -161,7 +161,7 @@ function Chats({ place, talk, room }: ChatsProps) {
             aria-haspopup="dialog"
             aria-label={g.newGroup}
             title={g.newGroup}
-            onClick={() => newGroup(talk)}
+            onClick={() => newGroup(ctx)}
           >
             <Sign name="people" />
           </button>
@@ -169,13 +169,13 @@ function Chats({ place, talk, room }: ChatsProps) {
             {c.newChat}
           </button>
         </header>
-        <ChatSearch talk={talk}>
-          <Offers user={chat && !groupOf(chat) ? placeOf(chat) : ""} talk={talk} rest={rest} />
-          <ChatList open={chat} talk={talk} rest={rest} />
+        <ChatSearch ctx={ctx}>
+          <Offers user={chat && !groupOf(chat) ? addressPart(chat) : ""} ctx={ctx} rest={rest} />
+          <ChatList open={chat} ctx={ctx} rest={rest} />
         </ChatSearch>
       </section>
       <div class="room-place">
-        {chat ? <Room key={chat} chat={chat} at={seq} talk={talk} handle={room} /> : <NoneOpen />}
+        {chat ? <OpenChatView key={chat} chat={chat} at={seq} ctx={ctx} handle={openChat} /> : <NoneOpen />}
       </div>
     </>
   );

@@ -4,7 +4,7 @@ import type { RoomLine } from "@stoa-dev/client";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { timeOf } from "../chat/when";
 import { taken } from "../form";
-import type { Lines } from "../state/lines";
+import type { RoomChatState } from "../state/roomchat";
 import { r } from "../texts/rooms";
 import { Act } from "../ui/act";
 import { Form } from "../ui/form";
@@ -15,7 +15,7 @@ const NEAR = 60; // px: this near to the end, the view scrolls to new lines
 
 interface ChatProps {
   panel: TabPanel;
-  lines: Lines;
+  lines: RoomChatState;
   seat: Seat;
   may: boolean; // the caller may write
   failed: (err: unknown) => void;

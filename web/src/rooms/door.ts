@@ -8,7 +8,7 @@ import { field, form, say } from "../form";
 import { Ended, json } from "../session";
 import { t } from "../texts";
 import { r } from "../texts/rooms";
-import { keepGuest, type Place } from "./seat";
+import { keepGuest, type RoomMembership } from "./seat";
 
 export type To = { link: string } | { room: string };
 
@@ -35,12 +35,12 @@ export function door(
       if ("link" in to)
         show(
           await (guest
-            ? send(`/v1/room-links/${to.link}`).then((res) => res.json() as Promise<Place>)
-            : json<Place>(`/v1/room-links/${to.link}`)),
+            ? send(`/v1/room-links/${to.link}`).then((res) => res.json() as Promise<RoomMembership>)
+            : json<RoomMembership>(`/v1/room-links/${to.link}`)),
         );
       else if (guest)
         visit(to.room, true); // the response does not state whether guests may join
-      else show(await json<Place>(`/v1/rooms/${to.room}`));
+      else show(await json<RoomMembership>(`/v1/rooms/${to.room}`));
     } catch (err) {
       if (err instanceof Refused && err.problem.status === 404)
         put(
@@ -52,7 +52,7 @@ export function door(
     }
   }
 
-  function show({ room, me }: Place): void {
+  function show({ room, me }: RoomMembership): void {
     if (me && !guest) return entered(room.id);
     const head: Child = h(
       "div",

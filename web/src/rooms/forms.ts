@@ -12,7 +12,7 @@ import { t } from "../texts";
 import { r } from "../texts/rooms";
 import { area, closeRow, fault, into, saveRow, select } from "../chat/groupforms";
 import { momentOf } from "../chat/when";
-import type { Place, Seat } from "./seat";
+import type { RoomMembership, Seat } from "./seat";
 
 const LIVES = [1, 24, 168, 720]; // hours
 
@@ -163,7 +163,7 @@ export function settings(seat: Seat, is: Room, saved: (room: Room) => void): voi
         if (loop.input.value !== is.loop) body.loop = loop.input.value as Room["loop"];
         if ([...may].sort().join() !== [...is.member_may].sort().join()) body.member_may = may;
         if (list.join("\n") !== (is.words ?? []).join("\n")) body.words = list;
-        if (Object.keys(body).length > 0) saved((await seat.ask<Place>("", { method: "PATCH", body })).room);
+        if (Object.keys(body).length > 0) saved((await seat.ask<RoomMembership>("", { method: "PATCH", body })).room);
         close();
       },
       none.el,

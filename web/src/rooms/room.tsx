@@ -17,7 +17,7 @@ import { now, Refused, Unreachable } from "../api";
 import { h } from "../dom";
 import { say } from "../form";
 import { Ended, user } from "../session";
-import { Lines } from "../state/lines";
+import { RoomChatState } from "../state/roomchat";
 import { RoomPeople } from "../state/people";
 import { OpenRoom, type Ending } from "../state/room";
 import { r } from "../texts/rooms";
@@ -31,7 +31,7 @@ import { bans, invite, settings } from "./forms";
 import { People } from "./people";
 import { Player } from "./player";
 import { RoomPlaylist } from "./playlist";
-import type { Place, Seat } from "./seat";
+import type { RoomMembership, Seat } from "./seat";
 import { Shoot } from "./shoot";
 
 const PAGE = 100; // lines, and members
@@ -47,7 +47,7 @@ export interface RoomView {
 interface Parts {
   seat: Seat;
   room: OpenRoom;
-  lines: Lines;
+  lines: RoomChatState;
   people: RoomPeople;
   player: Player;
   danmaku: Danmaku;
@@ -70,7 +70,7 @@ export function openRoom(
   };
   const danmaku = new Danmaku(seat);
   const player = new Player(seat, danmaku, failed);
-  const lines = new Lines((before) =>
+  const lines = new RoomChatState((before) =>
     seat.ask<RoomLines>(`/chat?limit=${PAGE}${before > 0 ? `&before=${before}` : ""}`),
   );
   const people = new RoomPeople({
@@ -79,7 +79,7 @@ export function openRoom(
     online: () => seat.ask<RoomOnline>("/online"),
   });
   const loads = {
-    room: () => seat.ask<Place>(""),
+    room: () => seat.ask<RoomMembership>(""),
     scene: () => seat.ask<RoomScene>("/scene"),
     playlist: () => seat.ask<Playlist>("/playlist"),
     missing: (err: unknown) => err instanceof Refused && err.problem.status === 404,
@@ -161,7 +161,7 @@ function RoomPage({ seat, room, lines, people, player, danmaku, on }: Parts) {
             {state && r.viewers(Math.max(1, state.viewers)) /* this user is a viewer too */}
           </p>
         </div>
-        <Doings seat={seat} room={room} on={on} />
+        <RoomActions seat={seat} room={room} on={on} />
       </header>
       <Away seat={seat} />
       <div class="watch-main">
@@ -231,7 +231,7 @@ function Away({ seat }: { seat: Seat }) {
   );
 }
 
-function Doings({ seat, room, on }: Pick<Parts, "seat" | "room" | "on">) {
+function RoomActions({ seat, room, on }: Pick<Parts, "seat" | "room" | "on">) {
   const me = room.me.value;
   if (!me) return <div class="row room-doings" />;
   const doing = (shape: SignName, text: string, run: () => void) => (

@@ -16,7 +16,7 @@ export interface Seat {
   close: () => void;
 }
 
-export interface Place {
+export interface RoomMembership {
   room: Room;
   me?: RoomSelf;
 }

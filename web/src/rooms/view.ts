@@ -4,7 +4,7 @@ import type { RoomNew } from "@stoa-dev/client";
 import { dialog } from "../dialog";
 import { h, put } from "../dom";
 import { field, form, say } from "../form";
-import type { Line } from "../line";
+import type { Connection } from "../connection";
 import { Ended, json } from "../session";
 import { t } from "../texts";
 import { r } from "../texts/rooms";
@@ -14,7 +14,7 @@ import { Refused } from "../api";
 import { door, type To } from "./door";
 import { roomList } from "./list";
 import { openRoom, type RoomView } from "./room";
-import { guestSeat, userSeat, type Place, type Seat } from "./seat";
+import { guestSeat, userSeat, type RoomMembership, type Seat } from "./seat";
 
 /** The target of an address on this page; undefined for other pages. */
 export function addressed(hash: string): To | "list" | undefined {
@@ -24,7 +24,7 @@ export function addressed(hash: string): To | "list" | undefined {
 }
 
 /** The view of a user. */
-export function roomsView(line: Line, fail: (text: string) => void): View {
+export function roomsView(connection: Connection, fail: (text: string) => void): View {
   const el = h("div", {});
   let open: { close: () => void; catchUp?: () => void } | undefined;
   let at = "";
@@ -32,7 +32,7 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
 
   function enter(room: string): void {
     open?.close();
-    const view = openRoom(userSeat(room, line.client), {
+    const view = openRoom(userSeat(room, connection.client), {
       fail,
       gone: (text) => ((location.hash = "#/rooms"), fail(text)),
     });
@@ -72,7 +72,7 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
 
     async function look(id: string): Promise<void> {
       try {
-        const { room, me } = await json<Place>(`/v1/rooms/${id}`);
+        const { room, me } = await json<RoomMembership>(`/v1/rooms/${id}`);
         if (mine === at) me ? entered(room.id) : show();
       } catch (err) {
         if (mine !== at || err instanceof Ended) return;
@@ -155,7 +155,7 @@ function newRoom(): void {
           ...(open && { listed: listed.checked }),
           ...(open && password.input.value && { password: password.input.value }),
         };
-        const { room } = await json<Place>("/v1/rooms", { method: "POST", body });
+        const { room } = await json<RoomMembership>("/v1/rooms", { method: "POST", body });
         close();
         location.hash = `#/rooms/${room.id}`;
       },

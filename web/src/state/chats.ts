@@ -23,7 +23,7 @@ export type ChatSource = Pick<
 >;
 type Watched = (fn: () => void, signal: AbortSignal) => void;
 
-/** The friends, by user. */
+/** The list of friends. */
 export interface FriendSource {
   friends: Friend[];
   watch: Watched;

@@ -23,7 +23,7 @@ export class Draft {
     private readonly chats: Pick<Chats, "get" | "pending" | "update" | "typing" | "send" | "edit">,
   ) {
     this.#stored = chats.get(chat)?.draft ?? "";
-    // otherwise the draft is already being sent
+    // A draft that is already being sent is not shown in the field.
     if (!chats.pending(chat).some((out) => out.body.text === this.#stored.trim())) this.text.value = this.#stored;
   }
 

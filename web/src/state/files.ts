@@ -1,4 +1,4 @@
-// Files between users: offers, progress, and the uploads of this tab.
+// Files between users and files of messages: offers, progress, and the uploads of this tab.
 
 import {
   isTemporary,
@@ -10,7 +10,7 @@ import {
   Unreachable,
   type Problem,
 } from "@stoa-dev/client";
-import { Refused as Answered, Unreachable as NoAnswer } from "../api";
+import { Refused as ApiRefused, Unreachable as ApiUnreachable } from "../api";
 import { authed, token } from "../session";
 import { t } from "../texts";
 import { Changes } from "./changes";
@@ -42,7 +42,7 @@ export interface Sending {
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-// Without this check the server would report a malformed request.
+// Without this check, the server would report a malformed request for an empty file.
 const empty = () => new Refused(400, "transfer.size", "The file is empty.");
 
 /** A request that was cut, or that has to be repeated from the server's offset. */
@@ -240,8 +240,8 @@ export class Files {
           up.sent = at;
           await this.#put(id, up, at);
         } catch (err) {
-          if (!lost(err)) throw err;
-          const wanted = err instanceof Answered ? err.retryAfter * 1000 : 0;
+          if (!retryable(err)) throw err;
+          const wanted = err instanceof ApiRefused ? err.retryAfter * 1000 : 0;
           await this.#pause(Math.max(wanted, pause * (0.5 + Math.random() / 2)));
           pause = Math.min(RETRY_MOST, 2 * pause);
         }
@@ -305,12 +305,12 @@ const OVER = ["transfer.failed", "transfer.ended", "transfer.gone", "transfer.un
 // Codes that require the server's offset.
 const AGAIN = ["transfer.offset", "transfer.cut", "transfer.not_accepted"];
 
-function lost(err: unknown): boolean {
-  if (err instanceof Answered)
+function retryable(err: unknown): boolean {
+  if (err instanceof ApiRefused)
     return err.problem.status === 429 || err.problem.status >= 500 || AGAIN.includes(err.problem.code);
   return (
     err instanceof Again ||
-    err instanceof NoAnswer ||
+    err instanceof ApiUnreachable ||
     err instanceof Unreachable ||
     (err instanceof Refused && err.temporary)
   );
@@ -318,7 +318,7 @@ function lost(err: unknown): boolean {
 
 function refusal(request: XMLHttpRequest): Error {
   try {
-    return new Answered(
+    return new ApiRefused(
       JSON.parse(request.responseText) as Problem,
       Number(request.getResponseHeader("Retry-After")) || 0,
     );

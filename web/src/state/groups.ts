@@ -65,17 +65,17 @@ interface Held extends GroupMembership {
 export class Groups {
   #ready = false; // the list has been loaded
   #held = new Map<string, Held>();
-  #wanted = new Set<string>(); // groups whose members are shown
+  #shown = new Set<string>(); // groups whose members are shown
   #others = new Map<string, Profile>(); // authors who are no longer members
-  #asked = new Set<string>();
-  #unasked = new Set<string>(); // those who are not requested yet
-  #asking: Promise<void> | undefined;
+  #requestedUsers = new Set<string>();
+  #unrequestedUsers = new Set<string>(); // users whose profiles are not requested yet
+  #profileRequest: Promise<void> | undefined;
   #mentions = new Map<string, number>(); // the newest message that mentions the user, by chat
   #requests = new Map<string, GroupRequest[]>(); // waiting for the user's answer, by group
   #looked = false;
   #steps = new Map<string, Promise<void>>();
-  #questions = 0; // running requests
-  #told = new Set<string>(); // groups and requests with an event since: a response may be older
+  #runningRequests = 0;
+  #changedIds = new Set<string>(); // ids of groups and requests with an event during a request: the response may be older
   #changes = new Changes();
 
   constructor(
@@ -88,27 +88,27 @@ export class Groups {
       if (!resumed || !this.#ready) return void this.#read();
       // loads that failed without a connection
       for (const { group, version } of this.#held.values())
-        if (version < group.version && this.#wanted.has(group.id)) void this.want(group.id).catch(() => {});
+        if (version < group.version && this.#shown.has(group.id)) void this.loadMembers(group.id).catch(() => {});
     });
     client.on("group.mine", (m) => {
-      this.#told.add(m.group.id);
-      this.take(m);
+      this.#changedIds.add(m.group.id);
+      this.applyMembership(m);
     });
     client.on("group.changed", (change) => this.#apply(change));
     client.on("group.left", ({ group, version }) => {
-      this.#told.add(group);
+      this.#changedIds.add(group);
       if ((this.#held.get(group)?.group.version ?? 0) > version) return; // the user has joined again
       this.#held.delete(group);
       this.#changes.publish();
     });
     client.on("group.requested", (r) => {
       if (r.user.id === user) return;
-      this.#told.add(r.id);
+      this.#changedIds.add(r.id);
       this.#requests.set(r.group, [...(this.#requests.get(r.group) ?? []).filter((old) => old.id !== r.id), r]);
       this.#changes.publish();
     });
     client.on("group.request_closed", (r) => {
-      this.#told.add(r.id);
+      this.#changedIds.add(r.id);
       this.#requests.set(
         r.group,
         (this.#requests.get(r.group) ?? []).filter((old) => old.id !== r.id),
@@ -174,17 +174,17 @@ export class Groups {
   /** An author in a group. Unknown users are requested. */
   profile(id: string, user: string): Profile {
     const known = this.member(id, user)?.user ?? this.#others.get(user);
-    if (!known) this.#askFor(user);
+    if (!known) this.#requestProfile(user);
     return known ?? { id: user, name: "" };
   }
 
-  /** Waits until the name of a user is loaded, if possible. */
-  async meet(id: string, user: string): Promise<void> {
-    if (!this.profile(id, user).name) await this.#asking;
+  /** Waits until the profile of a user is loaded, if possible. */
+  async loadProfile(id: string, user: string): Promise<void> {
+    if (!this.profile(id, user).name) await this.#profileRequest;
   }
 
   /** The name of a member that all members of the group see. */
-  called(id: string, user: string): string {
+  memberName(id: string, user: string): string {
     return this.member(id, user)?.nickname || this.profile(id, user).name;
   }
 
@@ -201,8 +201,8 @@ export class Groups {
     return ranks[h.me.role] >= ranks[least];
   }
 
-  /** Whether the user may act on a member, who must have a lower role. Former members count as members. */
-  over(id: string, user: string): boolean {
+  /** Whether the user's role is higher than a member's. A former member has the lowest role. */
+  outranks(id: string, user: string): boolean {
     const h = this.#group(id);
     return h !== undefined && ranks[h.me.role] > ranks[this.member(id, user)?.role ?? "member"];
   }
@@ -232,25 +232,25 @@ export class Groups {
   }
 
   /** Applies a response about a group that the user has joined. */
-  take({ group, me }: GroupMembership): void {
+  applyMembership({ group, me }: GroupMembership): void {
     if (!me) return;
     const h = this.#held.get(group.id);
     if (h) {
       const newest = newestOf(h, { group, me });
       [h.group, h.me] = [newest.group, newest.me];
     } else this.#held.set(group.id, { group, me, members: new Map(), version: 0, next: undefined });
-    if (this.#wanted.has(group.id)) void this.want(group.id).catch(() => {}); // the next event retries
+    if (this.#shown.has(group.id)) void this.loadMembers(group.id).catch(() => {}); // the next event retries
     this.#changes.publish();
   }
 
   /** Loads a page of the group's members, and the requests to join. Later changes are applied. */
-  async want(id: string): Promise<void> {
-    this.#wanted.add(id);
+  async loadMembers(id: string): Promise<void> {
+    this.#shown.add(id);
     const h = this.#held.get(id);
     if (!h) return;
     await (h.version > 0 ? this.#step(h) : this.#readMembers(h));
     if (!this.may(id, "answer")) return;
-    await this.#ask(async () => {
+    await this.#runRequest(async () => {
       const requests: GroupRequest[] = [];
       let cursor: string | undefined;
       do {
@@ -261,8 +261,8 @@ export class Groups {
         requests.push(...page.requests);
         cursor = page.next;
       } while (cursor);
-      const newer = (this.#requests.get(id) ?? []).filter((r) => this.#told.has(r.id));
-      this.#requests.set(id, [...requests.filter((r) => !this.#told.has(r.id)), ...newer]);
+      const newer = (this.#requests.get(id) ?? []).filter((r) => this.#changedIds.has(r.id));
+      this.#requests.set(id, [...requests.filter((r) => !this.#changedIds.has(r.id)), ...newer]);
       this.#changes.publish();
     });
   }
@@ -296,12 +296,12 @@ export class Groups {
 
   async #read(): Promise<void> {
     try {
-      await this.#ask(async () => {
+      await this.#runRequest(async () => {
         const { groups } = await this.client.call("groups.list");
         const there = new Set(groups.map((g) => g.group.id));
-        for (const id of this.#held.keys()) if (!there.has(id) && !this.#told.has(id)) this.#held.delete(id);
+        for (const id of this.#held.keys()) if (!there.has(id) && !this.#changedIds.has(id)) this.#held.delete(id);
         this.#ready = true;
-        for (const g of groups) if (!this.#told.has(g.group.id)) this.take(g);
+        for (const g of groups) if (!this.#changedIds.has(g.group.id)) this.applyMembership(g);
         this.#changes.publish();
       });
     } catch (err) {
@@ -346,7 +346,7 @@ export class Groups {
         }
         this.#changes.publish();
       } catch {
-        // The next event, or the next call of want, retries.
+        // The next event, or the next call of loadMembers, retries.
       } finally {
         this.#steps.delete(id);
       }
@@ -355,35 +355,35 @@ export class Groups {
     return work;
   }
 
-  // #ask runs a request. Its response does not replace newer states from events.
-  async #ask(question: () => Promise<void>): Promise<void> {
-    if (this.#questions++ === 0) this.#told.clear();
+  // #runRequest runs a request. Its response does not replace newer states from events.
+  async #runRequest(request: () => Promise<void>): Promise<void> {
+    if (this.#runningRequests++ === 0) this.#changedIds.clear();
     try {
-      await question();
+      await request();
     } finally {
-      this.#questions--;
+      this.#runningRequests--;
     }
   }
 
-  #askFor(user: string): void {
-    if (this.#asked.has(user) || !user) return;
-    this.#asked.add(user);
-    this.#unasked.add(user);
-    this.#asking ??= this.#askAll();
+  #requestProfile(user: string): void {
+    if (this.#requestedUsers.has(user) || !user) return;
+    this.#requestedUsers.add(user);
+    this.#unrequestedUsers.add(user);
+    this.#profileRequest ??= this.#requestProfiles();
   }
 
-  // #askAll requests all users that are drawn together in one call.
-  async #askAll(): Promise<void> {
+  // #requestProfiles requests the profiles of all users that are rendered together, in one call.
+  async #requestProfiles(): Promise<void> {
     await new Promise((done) => setTimeout(done, TOGETHER));
-    const ids = [...this.#unasked].slice(0, 100);
-    for (const id of ids) this.#unasked.delete(id);
-    this.#asking = this.#unasked.size > 0 ? this.#askAll() : undefined;
+    const ids = [...this.#unrequestedUsers].slice(0, 100);
+    for (const id of ids) this.#unrequestedUsers.delete(id);
+    this.#profileRequest = this.#unrequestedUsers.size > 0 ? this.#requestProfiles() : undefined;
     try {
       const { users } = await this.client.call("users.list", { query: { ids } });
       for (const u of users) this.#others.set(u.id, u);
       this.#changes.publish();
     } catch {
-      for (const id of ids) this.#asked.delete(id); // the next drawing retries
+      for (const id of ids) this.#requestedUsers.delete(id); // the next rendering retries
     }
   }
 

@@ -7,7 +7,7 @@ import type { ChatSignals } from "./chats";
 const RETRY = 3000; // ms until a failed opening is retried
 
 /** The scrolling list of the messages. */
-export interface Place {
+export interface MessageList {
   atEnd: () => boolean;
   lastSeen: () => number; // the last message whose start is visible; 0 if there is none
   toEnd: () => void;
@@ -28,7 +28,7 @@ export class OpenChat {
   /** The view is at the end of the chat, and follows it. */
   readonly atEnd = signal(true);
 
-  place: Place | undefined;
+  list: MessageList | undefined;
   #loading = false;
   #closed = false;
 
@@ -55,15 +55,15 @@ export class OpenChat {
     } catch (err) {
       if (this.#closed) return;
       this.fault.value = err;
-      setTimeout(() => this.#closed || void this.open(at), RETRY); // messages that were written meanwhile are in the outbox
+      setTimeout(() => this.#closed || void this.open(at), RETRY); // messages that are written meanwhile wait in the outbox
       return;
     }
     if (this.#closed) return;
     this.fault.value = undefined;
     this.ready.value = true;
-    await this.place?.rendered();
-    this.place?.showNew();
-    this.place?.look(); // a page may not fill the screen
+    await this.list?.rendered();
+    this.list?.showNew();
+    this.list?.look(); // a page may not fill the screen
   }
 
   /** Scrolls to a message, and loads it if necessary; false if the load failed. */
@@ -80,9 +80,9 @@ export class OpenChat {
     this.fault.value = undefined;
     this.ready.value = true;
     this.atEnd.value = false;
-    await this.place?.rendered();
-    if (!this.place?.show(seq)) this.on.gone();
-    this.place?.look();
+    await this.list?.rendered();
+    if (!this.list?.show(seq)) this.on.gone();
+    this.list?.look();
     return true;
   }
 
@@ -100,33 +100,33 @@ export class OpenChat {
       this.#loading = false;
     }
     if (this.#closed) return;
-    await this.place?.rendered();
-    this.place?.look(); // the user may have scrolled on meanwhile
+    await this.list?.rendered();
+    this.list?.look(); // the user may have scrolled on meanwhile
   }
 
   async toNewest(): Promise<void> {
     const { chat, signals } = this;
     if (signals.hasNewer(chat)) await signals.run(chat, (chats) => chats.newest(chat)).catch(this.on.failed);
     if (this.#closed) return;
-    await this.place?.rendered();
+    await this.list?.rendered();
     this.atEnd.value = true; // a rendering or scrolling meanwhile may have reset it
-    this.place?.toEnd();
-    this.place?.look();
+    this.list?.toEnd();
+    this.list?.look();
   }
 
   /** Notes whether the view is at the end, and marks the visible messages as read. */
   moved(): void {
-    const { chat, place } = this;
-    if (!this.ready.peek() || !place) return;
-    this.atEnd.value = place.atEnd() && !this.signals.hasNewer(chat);
-    if (!place.visible()) return;
+    const { chat, list } = this;
+    if (!this.ready.peek() || !list) return;
+    this.atEnd.value = list.atEnd() && !this.signals.hasNewer(chat);
+    if (!list.visible()) return;
     if (this.atEnd.peek()) this.chats.read(chat);
-    else this.chats.read(chat, place.lastSeen());
+    else this.chats.read(chat, list.lastSeen());
   }
 
   /** Handles a new message of another user. */
   arrived(seq: number): void {
-    if (this.newFrom.peek() === 0 && (!this.place?.visible() || !this.atEnd.peek())) this.newFrom.value = seq;
+    if (this.newFrom.peek() === 0 && (!this.list?.visible() || !this.atEnd.peek())) this.newFrom.value = seq;
   }
 
   close(): void {

@@ -1,4 +1,4 @@
-// The messages that others reply to.
+// The messages that other messages reply to.
 
 import type { Message } from "@stoa-dev/client";
 import { Changes } from "./changes";

@@ -15,13 +15,13 @@ import type {
   RoomViewers,
   StoaEvent,
 } from "@stoa-dev/client";
-import type { Lines } from "./lines";
+import type { RoomChatState } from "./roomchat";
 import type { RoomPeople } from "./people";
 
 const RETRY = 3000; // ms, with jitter
 const FRESH = 5000; // ms: until then, the viewers of an event replace those of a scene
 const CALM = 1000; // ms, the least time between two loads of the viewers
-const EACH = 10; // ms more per viewer, because all viewers with an open list load it
+const EACH = 10; // ms per viewer, if this is more than CALM: all viewers with an open list load it
 
 /** The room and the caller's membership. */
 interface Membership {
@@ -66,7 +66,7 @@ export class OpenRoom {
   readonly #versions = new Map<string, number>(); // of each member's last event
   #newer: RoomSelf | undefined; // the caller's state from an event during the load
   #lists = 0; // requests for the playlist
-  #listShown = 0; // the one of the shown response
+  #listShown = 0; // number of the request whose response is shown
   #viewersTimer: ReturnType<typeof setTimeout> | undefined;
   #roomTimer: ReturnType<typeof setTimeout> | undefined;
   #viewers = { count: 0, at: -Infinity };
@@ -74,7 +74,7 @@ export class OpenRoom {
   constructor(
     private readonly id: string,
     private readonly loads: RoomLoads,
-    private readonly lines: Lines,
+    private readonly lines: RoomChatState,
     private readonly people: RoomPeople,
     private readonly on: { failed: (err: unknown) => void; ended: (why: Ending) => void },
   ) {}

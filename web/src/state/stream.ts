@@ -84,7 +84,7 @@ export function streamRows<U extends Upload>(input: StreamInput<U>): Row<U>[] {
     }
   };
 
-  // Files from before the loaded messages are shown with these messages.
+  // Files older than the loaded messages are left out until older messages are loaded.
   const start = input.hasOlder && messages[0] ? Date.parse(messages[0].at) : -Infinity;
   while (files[0] && Date.parse(files[0].created) < start) files.shift();
   for (const m of messages) {

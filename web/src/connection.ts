@@ -6,7 +6,7 @@ import type { Files } from "./state/files";
 import type { Groups } from "./state/groups";
 
 /** The parts that use the connection. */
-export interface Line {
+export interface Connection {
   client: StoaClient;
   chats: Chats;
   /** The state of the chats, for components. */

@@ -11,7 +11,7 @@ import type { BubbleRow } from "../state/stream";
 import { groupOf, SMALL } from "../state/groups";
 import { openMenu, type Item } from "./menu";
 import { pick } from "./pick";
-import { ask, nameIn, titleOf, type Talk } from "./talk";
+import { ask, nameIn, titleOf, type ChatContext } from "./context";
 
 const EMOJI = ["👍", "❤️", "😂", "😮", "😢", "🎉"];
 
@@ -23,16 +23,16 @@ export interface Own {
 }
 
 /** Opens the menu of a message. */
-export function messageMenu(chat: string, b: BubbleRow, opener: HTMLElement, talk: Talk, on: Own): void {
+export function messageMenu(chat: string, b: BubbleRow, opener: HTMLElement, ctx: ChatContext, on: Own): void {
   const m = b.message;
   if (!m) return;
-  const { chats, groups } = talk.line;
+  const { chats, groups } = ctx.connection;
   const group = groupOf(chat);
-  const then = (work: Promise<unknown>) => void work.catch(talk.failed);
+  const then = (work: Promise<unknown>) => void work.catch(ctx.failed);
   const hide: Item = { text: c.deleteForMe, sure: c.deleteForMeSure, run: () => then(chats.hide(chat, m.seq)) };
   if (m.recalled) return openMenu(opener, [], [hide]);
 
-  const mine = (emoji: string) => m.reactions?.find((r) => r.emoji === emoji)?.users.includes(talk.me.id) ?? false;
+  const mine = (emoji: string) => m.reactions?.find((r) => r.emoji === emoji)?.users.includes(ctx.me.id) ?? false;
   const row = EMOJI.map((emoji) => ({
     text: emoji,
     label: mine(emoji) ? c.unreact(emoji) : c.react(emoji),
@@ -44,35 +44,35 @@ export function messageMenu(chat: string, b: BubbleRow, opener: HTMLElement, tal
       text: c.copy,
       run: () => then(navigator.clipboard.writeText(m.text!).then(() => on.said(t.card.copied))),
     });
-  items.push({ text: c.forward, run: () => then(forward(chat, m, talk, on.said)) });
+  items.push({ text: c.forward, run: () => then(forward(chat, m, ctx, on.said)) });
   if (b.own && m.kind === "text" && !m.forwarded) items.push({ text: c.edit, run: () => on.edit(m) });
   if (b.own && group && (groups.get(group)?.group.members ?? 0) <= SMALL)
-    items.push({ text: g.readers, run: () => then(readers(chat, m.seq, talk)) });
+    items.push({ text: g.readers, run: () => then(readers(chat, m.seq, ctx)) });
   if (group && groups.may(group, "pin")) {
     const pinned = on.pinned(m.seq);
     items.push({
       text: pinned ? g.unpin : g.pin,
-      run: () => then(talk.line.client.call(pinned ? "chats.unpin" : "chats.pin", { path: { chat, seq: m.seq } })),
+      run: () => then(ctx.connection.client.call(pinned ? "chats.unpin" : "chats.pin", { path: { chat, seq: m.seq } })),
     });
   }
   if (b.own) items.push({ text: c.recall, sure: c.recallSure, run: () => then(chats.recall(chat, m.seq)) });
-  else if (group && groups.may(group, "moderate") && groups.over(group, m.from))
+  else if (group && groups.may(group, "moderate") && groups.outranks(group, m.from))
     items.push({ text: g.recallOf, sure: c.recallSure, run: () => then(chats.recall(chat, m.seq)) });
   items.push(hide);
   openMenu(opener, row, items);
 }
 
-function forward(chat: string, m: Message, talk: Talk, said: (text: string) => void): Promise<void> {
-  return pick(c.forwardTo, talk, (to) => {
-    talk.line.chats
+function forward(chat: string, m: Message, ctx: ChatContext, said: (text: string) => void): Promise<void> {
+  return pick(c.forwardTo, ctx, (to) => {
+    ctx.connection.chats
       .send(to, { kind: m.kind }, { forward: { chat, seq: m.seq } })
-      .then(() => said(c.forwardedTo(titleOf(talk, to))), talk.failed);
+      .then(() => said(c.forwardedTo(titleOf(ctx, to))), ctx.failed);
   });
 }
 
-async function readers(chat: string, seq: number, talk: Talk): Promise<void> {
-  const { users } = await ask(talk, "chats.readers", { path: { chat, seq } });
-  const { groups } = talk.line;
+async function readers(chat: string, seq: number, ctx: ChatContext): Promise<void> {
+  const { users } = await ask(ctx, "chats.readers", { path: { chat, seq } });
+  const { groups } = ctx.connection;
   const group = groupOf(chat);
   dialog(g.readers, (close) => [
     h("p", { class: "muted" }, g.readBy(users.length)),
@@ -80,7 +80,7 @@ async function readers(chat: string, seq: number, talk: Talk): Promise<void> {
       "ul",
       { class: "picks" },
       ...users.map((user) =>
-        h("li", { class: "pick" }, face(groups.profile(group, user)), h("span", {}, nameIn(talk, user, group))),
+        h("li", { class: "pick" }, face(groups.profile(group, user)), h("span", {}, nameIn(ctx, user, group))),
       ),
     ),
     h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close)),

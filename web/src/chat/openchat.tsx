@@ -14,35 +14,35 @@ import { g } from "../texts/groups";
 import { Icon, Sign } from "../ui/icon";
 import type { Actions } from "./bubble";
 import { Composer, type ComposerHandle } from "./composer";
-import { messageMenu } from "./doings";
+import { messageMenu } from "./messagemenu";
 import { ChatFace } from "./face";
 import { openMenu, type Item } from "./menu";
 import { Panel } from "./panel";
 import { preview } from "./preview";
 import { Stream, type StreamHandle } from "./stream";
 import { Strips, type StripsHandle } from "./strips";
-import { explain, isMuted, nameIn, placeOf, profileOf, titleOf, type Talk } from "./talk";
+import { explain, isMuted, nameIn, addressPart, profileOf, titleOf, type ChatContext } from "./context";
 import { stateOf } from "./transfer";
 import { untilWords } from "./when";
 
 const FOREVER = "9999-01-01T00:00:00Z";
 
 /** The functions of the open chat that the page calls. */
-export interface RoomHandle {
+export interface OpenChatHandle {
   goTo: (seq: number) => void; // scrolls to a message
 }
 
-interface RoomProps {
+interface OpenChatProps {
   chat: string;
   at: number; // the message to show; 0 for none
-  talk: Talk;
-  handle: RefObject<RoomHandle | null>;
+  ctx: ChatContext;
+  handle: RefObject<OpenChatHandle | null>;
 }
 
-export function Room({ chat, at, talk, handle }: RoomProps) {
-  const { chats, files, groups, signals, presences, client } = talk.line;
+export function OpenChatView({ chat, at, ctx, handle }: OpenChatProps) {
+  const { chats, files, groups, signals, presences, client } = ctx.connection;
   const group = groupOf(chat);
-  const user = group ? "" : placeOf(chat);
+  const user = group ? "" : addressPart(chat);
   const title = useRef<HTMLHeadingElement>(null);
   const opener = useRef<HTMLButtonElement>(null); // of the panel
   const offer = useRef<HTMLInputElement>(null);
@@ -54,13 +54,13 @@ export function Room({ chat, at, talk, handle }: RoomProps) {
   const panel = useSignal(false);
   const { open, quotes } = useMemo(
     () => ({
-      open: new OpenChat(chat, chats, signals, { failed: talk.failed, gone: () => (spoken.value = c.quoteGone) }),
+      open: new OpenChat(chat, chats, signals, { failed: ctx.failed, gone: () => (spoken.value = c.quoteGone) }),
       quotes: new Quotes((seq) => chats.message(chat, seq)),
     }),
     [],
   );
 
-  // On a screen with a keyboard that opens by itself, the heading gets the focus.
+  // On a touch screen, focus on the field would open the keyboard, so the heading gets the focus.
   const focus = () => {
     if (matchMedia("(pointer: coarse)").matches) title.current!.focus({ preventScroll: true });
     else composer.current!.focus();
@@ -68,14 +68,14 @@ export function Room({ chat, at, talk, handle }: RoomProps) {
   const on = useMemo<Actions & { leave: () => void }>(
     () => ({
       menu: (row, opener) =>
-        messageMenu(chat, row, opener, talk, {
+        messageMenu(chat, row, opener, ctx, {
           reply: (m) => composer.current!.begin(m, false),
           edit: (m) => composer.current!.begin(m, true),
           said: (text) => (spoken.value = text),
           pinned: (seq) => strips.current?.pinned(seq) ?? false,
         }),
       goTo: (seq) => void open.goTo(seq),
-      react: (seq, emoji, on) => void chats.react(chat, seq, emoji, on).catch(talk.failed),
+      react: (seq, emoji, on) => void chats.react(chat, seq, emoji, on).catch(ctx.failed),
       retry: (id) => chats.retry(id),
       discard: async (id) => {
         await signals.run(chat, (chats) => chats.discard(id));
@@ -89,14 +89,14 @@ export function Room({ chat, at, talk, handle }: RoomProps) {
 
   useLayoutEffect(() => {
     const arrived = async (m: Message) => {
-      if (m.from === talk.me.id) {
+      if (m.from === ctx.me.id) {
         open.newFrom.value = 0;
         return;
       }
       open.arrived(m.seq);
-      if (group) await groups.meet(group, m.from);
-      const who = m.system ? "" : c.says(nameIn(talk, m.from, group)) + " ";
-      spoken.value = who + preview(m, talk, chat);
+      if (group) await groups.loadProfile(group, m.from);
+      const who = m.system ? "" : c.says(nameIn(ctx, m.from, group)) + " ";
+      spoken.value = who + preview(m, ctx, chat);
     };
     const changed = (seq: number, m?: Message) => {
       quotes.update(seq, m);
@@ -111,12 +111,12 @@ export function Room({ chat, at, talk, handle }: RoomProps) {
       chats.on("changed", (m) => m.chat === chat && changed(m.seq, m)),
       chats.on("hidden", (m) => m.chat === chat && changed(m.seq)),
       client.on("transfer.updated", (f) => {
-        if (user && (f.from === user || f.to === user)) spoken.value = `${f.name}: ${stateOf(f, talk)}`;
+        if (user && (f.from === user || f.to === user)) spoken.value = `${f.name}: ${stateOf(f, ctx)}`;
       }),
     ];
     handle.current = { goTo: (seq) => void open.goTo(seq) };
     if (group)
-      void groups.want(group).catch(() => {}); // the next connection retries
+      void groups.loadMembers(group).catch(() => {}); // the next connection retries
     else void presences.ask(user);
     void open.open(at);
     if (at === 0) focus(); // otherwise the message gets the focus
@@ -138,21 +138,21 @@ export function Room({ chat, at, talk, handle }: RoomProps) {
       if (file) await files.offer(user, file);
       await open.toNewest();
     } catch (err) {
-      talk.failed(err);
+      ctx.failed(err);
     }
     input.value = "";
   };
 
-  talk.clock.track(); // a mute ends
+  ctx.clock.track(); // a mute ends
   const silenced = group ? groups.silenced(group) : undefined;
   const silence = silenced ? (silenced.all ? g.allSilenced : g.silenced)(untilWords(silenced.until)) : "";
   return (
-    <section class="room" aria-label={(group ? g.with : c.with)(titleOf(talk, chat))} data-chat={placeOf(chat)}>
+    <section class="room" aria-label={(group ? g.with : c.with)(titleOf(ctx, chat))} data-chat={addressPart(chat)}>
       <header class="room-head">
         <a class="round back" href="#/chats" aria-label={c.back}>
           <Icon name="left" />
         </a>
-        <Peer chat={chat} talk={talk} title={title} />
+        <Peer chat={chat} ctx={ctx} title={title} />
         {group && (
           <button
             type="button"
@@ -165,30 +165,30 @@ export function Room({ chat, at, talk, handle }: RoomProps) {
             onClick={() => (panel.value ? closePanel() : (panel.value = true))}
           >
             <Sign name="people" />
-            <Requests group={group} talk={talk} />
+            <Requests group={group} ctx={ctx} />
           </button>
         )}
         <input type="file" hidden name="offer" ref={offer} onChange={() => void offerFile()} />
         <Options
           chat={chat}
-          talk={talk}
+          ctx={ctx}
           picture={() => composer.current!.picture()}
           offer={() => offer.current!.click()}
         />
       </header>
-      <Note talk={talk} />
-      {group && <Strips group={group} talk={talk} handle={strips} goTo={on.goTo} />}
+      <Note ctx={ctx} />
+      {group && <Strips group={group} ctx={ctx} handle={strips} goTo={on.goTo} />}
       <div class="room-body">
-        <Empty open={open} none={none} talk={talk} />
-        <Stream open={open} talk={talk} on={on} handle={stream} empty={(is) => (none.value = is)} />
-        <Newest open={open} talk={talk} />
+        <Empty open={open} none={none} ctx={ctx} />
+        <Stream open={open} ctx={ctx} on={on} handle={stream} empty={(is) => (none.value = is)} />
+        <Newest open={open} ctx={ctx} />
       </div>
       <p class="sr" role="status">
         {spoken.value}
       </p>
       <Composer
         chat={chat}
-        talk={talk}
+        ctx={ctx}
         silence={silence}
         handle={composer}
         on={{
@@ -198,51 +198,51 @@ export function Room({ chat, at, talk, handle }: RoomProps) {
           voice: (r) => files.send(chat, r.file, "voice", { duration_ms: r.duration, waveform: r.waveform }),
         }}
       />
-      {group && panel.value && <Panel group={group} talk={talk} close={closePanel} />}
+      {group && panel.value && <Panel group={group} ctx={ctx} close={closePanel} />}
     </section>
   );
 }
 
 // The picture, the name and the status of the peer or of the group.
-function Peer({ chat, talk, title }: { chat: string; talk: Talk; title: RefObject<HTMLHeadingElement | null> }) {
-  const { signals } = talk.line;
+function Peer({ chat, ctx, title }: { chat: string; ctx: ChatContext; title: RefObject<HTMLHeadingElement | null> }) {
+  const { signals } = ctx.connection;
   const group = groupOf(chat);
   const typing = signals.get(chat)?.typing ?? false;
-  talk.clock.track();
+  ctx.clock.track();
   return (
     <>
-      <span class="room-face" data-status={group ? "offline" : signals.status(placeOf(chat))}>
-        <ChatFace chat={chat} talk={talk} />
+      <span class="room-face" data-status={group ? "offline" : signals.status(addressPart(chat))}>
+        <ChatFace chat={chat} ctx={ctx} />
         <span class="presence" />
       </span>
       <div class="room-who">
         <h2 tabindex={-1} ref={title}>
-          {titleOf(talk, chat)}
+          {titleOf(ctx, chat)}
         </h2>
         <p class={typing ? "muted typing" : "muted"} role="status">
-          {group ? groupStatus(group, typing, talk) : peerStatus(placeOf(chat), typing, talk)}
+          {group ? groupStatus(group, typing, ctx) : peerStatus(addressPart(chat), typing, ctx)}
         </p>
       </div>
     </>
   );
 }
 
-function groupStatus(group: string, typing: boolean, talk: Talk): string {
-  return typing ? g.somebodyTypes : g.members(talk.line.groups.get(group)?.group.members ?? 0);
+function groupStatus(group: string, typing: boolean, ctx: ChatContext): string {
+  return typing ? g.somebodyTypes : g.members(ctx.connection.groups.get(group)?.group.members ?? 0);
 }
 
-function peerStatus(user: string, typing: boolean, talk: Talk): string {
-  const { signals } = talk.line;
+function peerStatus(user: string, typing: boolean, ctx: ChatContext): string {
+  const { signals } = ctx.connection;
   const status = signals.status(user);
   const seen = signals.lastSeen(user);
-  if (profileOf(talk, user).deleted) return "";
+  if (profileOf(ctx, user).deleted) return "";
   if (typing) return c.typing;
   if (status !== "offline") return c.presence[status];
   return seen ? c.lastSeen(ago(seen, now())) : "";
 }
 
-function Requests({ group, talk }: { group: string; talk: Talk }) {
-  const waiting = talk.line.groups.requests(group).length;
+function Requests({ group, ctx }: { group: string; ctx: ChatContext }) {
+  const waiting = ctx.connection.groups.requests(group).length;
   return (
     <span id="asking" class="badge" data-requests="" hidden={waiting === 0}>
       {waiting > 0 && waiting}
@@ -251,9 +251,9 @@ function Requests({ group, talk }: { group: string; talk: Talk }) {
   );
 }
 
-function Note({ talk }: { talk: Talk }) {
-  talk.clock.track();
-  const away = talk.line.client.state !== "online";
+function Note({ ctx }: { ctx: ChatContext }) {
+  ctx.clock.track();
+  const away = ctx.connection.client.state !== "online";
   return (
     <p class="room-note" role="status" hidden={!away}>
       {away && c.away}
@@ -261,11 +261,11 @@ function Note({ talk }: { talk: Talk }) {
   );
 }
 
-function Empty({ open, none, talk }: { open: OpenChat; none: Signal<boolean>; talk: Talk }) {
+function Empty({ open, none, ctx }: { open: OpenChat; none: Signal<boolean>; ctx: ChatContext }) {
   const { chat } = open;
   let text = "";
   if (open.fault.value) text = explain(open.fault.value);
-  else if (none.value) text = groupOf(chat) ? g.begin : c.begin(titleOf(talk, chat));
+  else if (none.value) text = groupOf(chat) ? g.begin : c.begin(titleOf(ctx, chat));
   return (
     <p class="empty" hidden={!text}>
       {text}
@@ -273,8 +273,8 @@ function Empty({ open, none, talk }: { open: OpenChat; none: Signal<boolean>; ta
   );
 }
 
-function Newest({ open, talk }: { open: OpenChat; talk: Talk }) {
-  const unread = talk.line.signals.get(open.chat)?.unread ?? 0;
+function Newest({ open, ctx }: { open: OpenChat; ctx: ChatContext }) {
+  const unread = ctx.connection.signals.get(open.chat)?.unread ?? 0;
   const hidden = !open.ready.value || open.atEnd.value;
   return (
     <button type="button" class="newest" hidden={hidden} onClick={() => void open.toNewest()}>
@@ -286,15 +286,15 @@ function Newest({ open, talk }: { open: OpenChat; talk: Talk }) {
 
 interface OptionsProps {
   chat: string;
-  talk: Talk;
+  ctx: ChatContext;
   picture: () => void;
   offer: () => void;
 }
 
-function Options({ chat, talk, picture, offer }: OptionsProps) {
+function Options({ chat, ctx, picture, offer }: OptionsProps) {
   const opener = useRef<HTMLButtonElement>(null);
-  const { chats, signals } = talk.line;
-  const then = (work: Promise<unknown>) => void work.catch(talk.failed);
+  const { chats, signals } = ctx.connection;
+  const then = (work: Promise<unknown>) => void work.catch(ctx.failed);
   const open = () => {
     const state = chats.get(chat);
     const items: Item[] = [];

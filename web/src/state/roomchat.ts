@@ -5,12 +5,12 @@ import type { RoomLine, RoomLines } from "@stoa-dev/client";
 
 const MOST = 500; // lines, the same limit as the server's
 
-export class Lines {
+export class RoomChatState {
   /** The loaded lines, in the order of seq. */
   readonly all = signal<readonly RoomLine[]>([]);
   /** Older lines can be loaded. */
   readonly hasOlder = signal(false);
-  /** The lines were loaded once. */
+  /** The lines were loaded, or an event added one. */
   readonly ready = signal(false);
 
   /** load returns the page before a line, or the latest lines for 0. */

@@ -12,7 +12,7 @@ import {
 } from "@stoa-dev/client";
 import { h } from "../dom";
 import { say } from "../form";
-import type { Line } from "../line";
+import type { Connection } from "../connection";
 import type { People } from "../people";
 import { calledBy, face, nameOf } from "../person";
 import { t } from "../texts";
@@ -21,9 +21,9 @@ import { g } from "../texts/groups";
 import type { Changes } from "../state/changes";
 import { groupOf } from "../state/groups";
 
-export interface Talk {
+export interface ChatContext {
   me: User;
-  line: Line;
+  connection: Connection;
   people: People;
   signal: AbortSignal; // aborts when the view closes
   clock: Changes; // publishes when relative times may be outdated
@@ -34,43 +34,43 @@ export interface Talk {
 export const chatWith = (user: string) => `u:${user}`;
 
 /** The part of an address for a chat: the peer's id, or "g:" and the group's id. */
-export const placeOf = (chat: string) => (groupOf(chat) ? chat : chat.slice(2));
+export const addressPart = (chat: string) => (groupOf(chat) ? chat : chat.slice(2));
 
-/** The chat of an address. */
-export const chatAt = (place: string) => (groupOf(place) ? place : chatWith(place));
+/** The chat of a part of an address. */
+export const chatAt = (part: string) => (groupOf(part) ? part : chatWith(part));
 
 /** The peer of a chat of two, with the public name. A name that is unknown is empty. */
-export function profileOf({ line }: Talk, user: string): Profile {
-  const friend = line.signals.friend(user);
-  const chat = line.signals.get(chatWith(user));
+export function profileOf({ connection }: ChatContext, user: string): Profile {
+  const friend = connection.signals.friend(user);
+  const chat = connection.signals.get(chatWith(user));
   const { peer_name: name = "", peer_avatar: avatar, peer_gone: deleted } = chat ?? {};
   if (chat && (name || deleted)) return { id: user, name, ...(avatar && { avatar }), ...(deleted && { deleted }) };
   return friend?.user ?? { id: user, name };
 }
 
-/** The user's name for another user, in a group if given. */
-export function nameIn(talk: Talk, user: string, group = ""): string {
-  const friend = talk.line.signals.friend(user);
+/** The name that the user sees for another user. In a group, a nickname is used before the user's own name. */
+export function nameIn(ctx: ChatContext, user: string, group = ""): string {
+  const friend = ctx.connection.signals.friend(user);
   if (friend?.remark) return friend.remark;
   return (
-    (group && talk.line.groups.called(group, user)) ||
-    (friend ? calledBy(friend) : nameOf(profileOf(talk, user))) ||
+    (group && ctx.connection.groups.memberName(group, user)) ||
+    (friend ? calledBy(friend) : nameOf(profileOf(ctx, user))) ||
     c.somebody
   );
 }
 
 /** The user's name for a chat: the group's or the peer's. */
-export function titleOf(talk: Talk, chat: string): string {
+export function titleOf(ctx: ChatContext, chat: string): string {
   const group = groupOf(chat);
-  return group ? talk.line.groups.title(group) || g.group : nameIn(talk, placeOf(chat));
+  return group ? ctx.connection.groups.title(group) || g.group : nameIn(ctx, addressPart(chat));
 }
 
 /** The picture of a chat. */
-export function faceOf(talk: Talk, chat: string): HTMLElement {
+export function faceOf(ctx: ChatContext, chat: string): HTMLElement {
   const group = groupOf(chat);
   return group
-    ? groupFace(titleOf(talk, chat), talk.line.groups.get(group)?.group.picture)
-    : face(profileOf(talk, placeOf(chat)));
+    ? groupFace(titleOf(ctx, chat), ctx.connection.groups.get(group)?.group.picture)
+    : face(profileOf(ctx, addressPart(chat)));
 }
 
 /** A group's picture, or else the first letter of its name. Screen readers skip it. */
@@ -94,10 +94,10 @@ export function groupFace(name: string, picture = "", large = false): HTMLElemen
 export const isMuted = (muted: string | undefined) => muted !== undefined && Date.parse(muted) > Date.now();
 
 /** The number of unread messages that call for the user. Muted chats, and chats without notifications, have none. */
-export function calls(line: Pick<Line, "groups">, chat: ChatState): number {
+export function calls(connection: Pick<Connection, "groups">, chat: ChatState): number {
   if (isMuted(chat.muted)) return 0;
-  const notify = line.groups.notify(chat.chat);
-  return notify === "all" || (notify === "mentions" && line.groups.hasMention(chat)) ? chat.unread : 0;
+  const notify = connection.groups.notify(chat.chat);
+  return notify === "all" || (notify === "mentions" && connection.groups.hasMention(chat)) ? chat.unread : 0;
 }
 
 /** The text for a refusal of a chat's operation, in the language of the page. */
@@ -107,7 +107,7 @@ export function sayRefusal(code: string, detail: string): string {
   return all[code] ?? (code === "transfer.failed" ? reasons[detail] : undefined) ?? detail;
 }
 
-/** The text for the user about a failure of the connection. */
+/** The text for the user about an error. */
 export function explain(err: unknown): string {
   if (err instanceof Unreachable) return t.frame.unreachable;
   if (err instanceof Refused)
@@ -117,12 +117,12 @@ export function explain(err: unknown): string {
 
 /** Calls an operation. A failure has a text in the language of the page, for forms. */
 export async function ask<O extends Parameters<StoaClient["call"]>[0]>(
-  talk: Talk,
+  ctx: ChatContext,
   operation: O,
   input?: Input<O>,
 ): Promise<Answer<O>> {
   try {
-    return await talk.line.client.call(operation, input);
+    return await ctx.connection.client.call(operation, input);
   } catch (err) {
     throw err instanceof Refused || err instanceof Unreachable ? new Error(explain(err), { cause: err }) : err;
   }
