@@ -64,7 +64,7 @@ const (
 	// margin is how long before a mark a replay begins. It must exceed the time from a request's arrival to its commit
 	// plus the difference of two nodes' clocks.
 	margin = time.Minute
-	// deadAfter is the time after which a node counts as dead if its mark has not moved. The other nodes measure it by their own clocks.
+	// deadAfter is the age of a mark whose node counts as dead. The other nodes measure the age by their own clocks.
 	deadAfter = 10 * time.Second
 	// sqlMarkInterval is the interval of a node's writes of its mark to SQL while it is cut off from Redis. The first write
 	// follows after this interval, too, if the node has a mark in Redis. The other nodes do not replay for it before
@@ -612,7 +612,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	return nil
 }
 
-// unknown stands for all nodes that ran before all marks were lost.
+// unknown is the name in the mark of all nodes that ran before all marks were lost.
 const unknown = "unknown"
 
 // markUnknown writes a mark for the nodes that ran before the first node that finds no marks. Redis may have lost
@@ -752,10 +752,10 @@ func (p *Projection[Change, State]) deadSQLMarks(ctx context.Context) (stale, du
 	return p.staleInSQL, p.dueInSQL
 }
 
-// await updates the nodes for which Up must wait after an outage of Redis, or after a loss of data. Each live node must
-// confirm by its mark that Redis has its commits. A node that does not is dead, and a replay for it ends the wait. A node that
-// replays is alive, however long that takes. At its start, this node replays the rows of all nodes, and waits only for
-// nodes that are behind.
+// await updates the awaited nodes after an outage of Redis, or after a loss of data. Each live node must confirm by its
+// mark that Redis has its commits. A node that does not is dead, and a replay for it ends the wait. A node that replays
+// is alive, however long that takes. At its start, this node replays the rows of all nodes, and waits only for nodes
+// that are behind.
 func (p *Projection[Change, State]) await(marks map[string]string, outage bool) {
 	for node, was := range p.awaited {
 		if mark := marks[node]; mark != was && !hasSign(mark, signBehind) {
