@@ -60,7 +60,7 @@ func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *web.Empty)
 func (s *Service) getAvatar(ctx context.Context, in *struct {
 	Avatar  string `path:"avatar" doc:"id of the picture"`
 	Size    string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
-	IfMatch string `header:"If-None-Match"`
+	IfNoneMatch string `header:"If-None-Match"`
 }) (*web.Image, error) {
 	id, err := ids.Parse[picture.Picture](in.Avatar)
 	size, _ := strconv.Atoi(in.Size) // the enum has checked it
@@ -71,5 +71,5 @@ func (s *Service) getAvatar(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return web.NewImage(in.IfMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
+	return web.NewImage(in.IfNoneMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
 }
