@@ -58,8 +58,8 @@ func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *web.Empty)
 }
 
 func (s *Service) getAvatar(ctx context.Context, in *struct {
-	Avatar  string `path:"avatar" doc:"id of the picture"`
-	Size    string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
+	Avatar      string `path:"avatar" doc:"id of the picture"`
+	Size        string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
 	IfNoneMatch string `header:"If-None-Match"`
 }) (*web.Image, error) {
 	id, err := ids.Parse[picture.Picture](in.Avatar)
