@@ -48,7 +48,7 @@ func sumOf(secret []byte) string {
 
 // secret returns the configured secret, or the one in the data folder. If there is none, it generates one, and reports
 // that the file is new.
-func secret(cfg Config) (secret []byte, isNew bool, err error) {
+func secret(cfg Config) (key []byte, isNew bool, err error) {
 	if cfg.Secret != "" {
 		return []byte(cfg.Secret), false, nil
 	}
@@ -66,8 +66,8 @@ func secret(cfg Config) (secret []byte, isNew bool, err error) {
 		}
 		text, err = os.ReadFile(path)
 	}
-	secret, err = checkSecret(path, text, err)
-	return secret, isNew, err
+	key, err = checkSecret(path, text, err)
+	return key, isNew, err
 }
 
 // checkSecret returns the secret of a file. It refuses an empty secret, because its signatures could be forged.

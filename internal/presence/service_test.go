@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/ids"
@@ -122,6 +120,21 @@ func TestStatusChannel_GetsEachVisibleChangeOnce(t *testing.T) {
 	})
 }
 
+// counted returns a counter of a node with that value of its label.
+func (w *world) counted(n *node, name, label string) (count float64) {
+	w.t.Helper()
+	families, err := n.reg.Gather()
+	w.must(err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {
+				count += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return count
+}
+
 func TestPublishChange_AfterErrorPublishedNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -133,7 +146,7 @@ func TestPublishChange_AfterErrorPublishedNothing(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("publishChange: %v, want %v", err, context.DeadlineExceeded)
 		}
-		if counted := testutil.ToFloat64(n.metrics.changes.WithLabelValues(Away.String())); counted != 0 {
+		if counted := w.counted(n, "stoa_presence_changes_total", Away.String()); counted != 0 {
 			t.Errorf("%v changes are counted, want 0", counted)
 		}
 	})
@@ -282,17 +295,7 @@ func TestSetWish_StoredLaterIfRedisFails(t *testing.T) {
 		if seen, partial, err := n.Get(t.Context(), w.users[0], w.users[1:], false); err != nil || !partial || seen[0].Status != Away {
 			t.Errorf("without Redis: %+v, %v, %v", seen, partial, err)
 		}
-		families, err := n.reg.Gather()
-		w.must(err)
-		counted := 0.0
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetName() == "stoa_presence_reads_total" && m.GetLabel()[0].GetValue() == "node" {
-					counted += m.GetCounter().GetValue()
-				}
-			}
-		}
-		if counted == 0 {
+		if w.counted(n, "stoa_presence_reads_total", "node") == 0 {
 			t.Error("a read without Redis is not counted")
 		}
 		n.wire.Heal()

@@ -275,3 +275,31 @@ func TestAgreed_IncludesANodeThatReturns(t *testing.T) {
 		n1.Done(at)
 	})
 }
+
+// Both nodes detect a loss of data. n2 writes its own mark between a read of the marks by n1 and the write of lost marks
+// by n1, and replays.
+func TestLostData_NodeThatReplaysIsAwaited(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2")
+		n1, n2 := c.nodes["n1"], c.nodes["n2"]
+		n1.wire.Delay(100 * time.Millisecond)
+		n2.wire.Delay(100 * time.Millisecond)
+		for i := range 10 { // the rounds of the nodes are at different times
+			hold := n2.holdReplays()
+			bubble.Sleep(100 * time.Millisecond)
+			c.redis.FlushAll()
+			bubble.Sleep(5 * time.Second)
+			if mark := c.mark("n2", "n2"); n1.Up() || !hasSign(mark, signBehind) {
+				t.Errorf("loss %d: the mark of n2 is %q, and n1 trusts Redis: %v; want one with %q, and false", i, mark, n1.Up(), signBehind)
+			}
+			n2.mu.Lock()
+			n2.hold = nil
+			n2.mu.Unlock()
+			close(hold)
+			bubble.Sleep(5 * time.Second)
+			if !n1.Up() || !n2.Up() {
+				t.Errorf("loss %d: the nodes trust Redis: %v, %v", i, n1.Up(), n2.Up())
+			}
+		}
+	})
+}

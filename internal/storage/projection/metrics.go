@@ -38,7 +38,7 @@ func newCollector[Change, State any](p *Projection[Change, State], name string) 
 		up:       desc("up", "1 while Redis has everything that was acknowledged, 0 while SQL answers."),
 		missed:   desc("missed_rows", "Rows that were acknowledged and are not in Redis yet; beyond 65,536 they are not counted."),
 		unsure:   desc("unsure_rows", "Rows whose commit SQL did not answer, until they were checked twice."),
-		age:      desc("mark_age_seconds", "Age of the time before which all commits of this node are in Redis."),
+		age:      desc("mark_age_seconds", "Age of the mark: all earlier commits of this node are in Redis."),
 		replays:  desc("replays_total", "Replays of the log, after Redis lost data or a node died."),
 		failures: desc("replay_failures_total", "Failed replays of the log; SQL answers until one succeeds."),
 		last:     desc("last_replay_timestamp_seconds", "Unix time of the end of the last replay; 0 before the first."),

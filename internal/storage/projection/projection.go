@@ -509,107 +509,126 @@ func (p *Projection[Change, State]) replay(ctx context.Context, since time.Time)
 	return fmt.Errorf("%w: %w", errReplay, err)
 }
 
+// work is the work of a round.
+type work struct {
+	identity string // of the servers
+	complete int64  // Unix ms: this node's mark after the round
+	since    int64  // Unix ms: the beginning of the replay, without margin; MaxInt64 if there is none
+	behind   bool   // Redis lacks acknowledged changes
+	// The marks of dead nodes in Redis and in SQL: stale ones need a first replay, and due ones a second.
+	stale, due, staleInSQL, dueInSQL map[string]string
+}
+
 // round checks that Redis responds and is complete and undamaged. It returns an error if Redis does not respond. If
 // data is missing, it replays. Then it moves the mark.
 func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) error {
-	complete := p.completeUntil()
-	staleInSQL, dueInSQL := p.deadSQLMarks(ctx) // before the marks in Redis: a returning node writes to Redis first
-	identity, marks, err := p.readMarks(ctx)
+	w, err := p.check(ctx, ended)
 	if err != nil {
 		return err
-	}
-	held := marks[p.cfg.Node]
-	if identity != p.identity || held != p.mark {
-		p.damaged, p.mark = true, held
-	}
-	if p.identity == "" && len(marks) == 0 && p.repeatAfter > 0 {
-		if err := p.markUnknown(ctx, marks); err != nil {
-			return err
-		}
-	}
-	if p.identity != "" && p.damaged {
-		if err := p.restoreMarks(ctx, marks); err != nil {
-			return err
-		}
-	}
-	p.await(marks, p.damaged || !p.sound || ended != p.ended.Load())
-	p.writable.Store(true) // from now on, changes are written directly
-	stale, due := p.seen.deadMarks(marks, p.repeatAfter)
-	delete(stale, p.cfg.Node)
-	delete(due, p.cfg.Node)
-	for node := range staleInSQL {
-		if s := p.seen[node]; s.mark != "" && !hasSign(s.mark, signReplayed) && time.Since(s.since) <= deadAfter {
-			delete(staleInSQL, node) // its mark in Redis moves
-		}
-	}
-	p.oldest = min(complete, oldest(marks), oldest(p.sqlMarks))
-	since := min(oldest(stale), oldest(staleInSQL))
-	if p.damaged { // rows of any node may be missing
-		since = min(since, oldest(marks))
-	}
-	if p.damaged && p.identity != "" {
-		since = min(since, p.applied.Load())
-	}
-	behind := since != math.MaxInt64
-	if behind {
-		p.up.Store(false)
 	}
 	p.own, p.claimed = p.applied.Load(), nil
-	err = p.beating(ctx, func(ctx context.Context) error {
-		// Repairs run before the mark moves, because other nodes may wait for the mark.
-		if err := p.repair(ctx); err != nil {
-			return err
-		}
-		if due, err = claim(ctx, due, p.swap); err != nil {
-			return err
-		}
-		if dueInSQL, err = claim(ctx, dueInSQL, p.sql.swap); err != nil { // no reason to distrust Redis
-			p.cfg.Log.Debug("a mark cannot be changed in sql", "marks", p.cfg.Applied.String(), "err", err)
-		}
-		if since = min(since, oldest(due), oldest(dueInSQL)); since == math.MaxInt64 {
-			return nil
-		}
-		p.beatMu.Lock()
-		p.claimed = []claims{{due, p.swap}, {dueInSQL, p.sql.swap}}
-		if !p.damaged {
-			p.own = complete
-		}
-		p.beatMu.Unlock()
-		if err := p.beat(ctx); err != nil { // this node may die during the replay
-			return err
-		}
-		began := time.Now()
-		err := p.replay(ctx, time.UnixMilli(since).Add(-margin))
-		switch {
-		case err == nil:
-			p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", time.UnixMilli(since).UTC(), "took", time.Since(began))
-		case behind:
-			return err
-		default: // Redis has all acknowledged changes; the marks stay, and a node replays from them later
-			p.beatMu.Lock()
-			p.claimed, due, dueInSQL = nil, nil, nil
-			p.beatMu.Unlock()
-		}
-		return p.repair(ctx)
-	})
-	if err != nil {
+	if err := p.beating(ctx, func(ctx context.Context) error { return p.catchUp(ctx, &w) }); err != nil {
 		return err
 	}
-	if err := p.move(ctx, makeMark(complete, signNone)); err != nil {
+	if err := p.move(ctx, makeMark(w.complete, signNone)); err != nil {
 		return err
 	}
-	if err := p.markReplayed(ctx, stale, due, p.swap); err != nil {
+	if err := p.markReplayed(ctx, w.stale, w.due, p.swap); err != nil {
 		return err
 	}
-	if err := p.markReplayed(ctx, staleInSQL, dueInSQL, p.sql.swap); err != nil {
+	if err := p.markReplayed(ctx, w.staleInSQL, w.dueInSQL, p.sql.swap); err != nil {
 		return err
 	}
 	p.staleInSQL, p.dueInSQL = nil, nil
-	for node := range stale {
+	for node := range w.stale {
 		delete(p.awaited, node)
 	}
-	p.identity, p.damaged = identity, false
+	p.identity, p.damaged = w.identity, false
 	return nil
+}
+
+// check reads all marks and returns the work of the round. Up is false from then on if Redis lacks changes.
+func (p *Projection[Change, State]) check(ctx context.Context, ended uint64) (w work, err error) {
+	w.complete = p.completeUntil()
+	w.staleInSQL, w.dueInSQL = p.deadSQLMarks(ctx) // before the marks in Redis: a returning node writes to Redis first
+	identity, marks, err := p.readMarks(ctx)
+	if err != nil {
+		return w, err
+	}
+	w.identity = identity
+	if held := marks[p.cfg.Node]; identity != p.identity || held != p.mark {
+		p.damaged, p.mark = true, held
+	}
+	switch {
+	case p.identity != "" && p.damaged:
+		marks, err = p.restoreMarks(ctx, marks)
+	case p.identity == "" && len(marks) == 0 && p.repeatAfter > 0:
+		err = p.markUnknown(ctx, marks)
+	}
+	if err != nil {
+		return w, err
+	}
+	p.await(marks, p.damaged || !p.sound || ended != p.ended.Load())
+	p.writable.Store(true) // from now on, changes are written directly
+	w.stale, w.due = p.seen.deadMarks(marks, p.repeatAfter)
+	delete(w.stale, p.cfg.Node)
+	delete(w.due, p.cfg.Node)
+	for node := range w.staleInSQL {
+		if s := p.seen[node]; s.mark != "" && !hasSign(s.mark, signReplayed) && time.Since(s.since) <= deadAfter {
+			delete(w.staleInSQL, node) // its mark in Redis moves
+		}
+	}
+	p.oldest = min(w.complete, oldest(marks), oldest(p.sqlMarks))
+	w.since = min(oldest(w.stale), oldest(w.staleInSQL))
+	if p.damaged { // rows of any node may be missing
+		w.since = min(w.since, oldest(marks))
+	}
+	if p.damaged && p.identity != "" {
+		w.since = min(w.since, p.applied.Load())
+	}
+	if w.behind = w.since != math.MaxInt64; w.behind {
+		p.up.Store(false)
+	}
+	return w, nil
+}
+
+// catchUp applies this node's missed rows, and replays the log if Redis lacks rows or a second replay is due.
+func (p *Projection[Change, State]) catchUp(ctx context.Context, w *work) (err error) {
+	// Repairs run before the mark moves, because other nodes may wait for the mark.
+	if err := p.repair(ctx); err != nil {
+		return err
+	}
+	if w.due, err = claim(ctx, w.due, p.swap); err != nil {
+		return err
+	}
+	if w.dueInSQL, err = claim(ctx, w.dueInSQL, p.sql.swap); err != nil { // no reason to distrust Redis
+		p.cfg.Log.Debug("a mark cannot be changed in sql", "marks", p.cfg.Applied.String(), "err", err)
+	}
+	if w.since = min(w.since, oldest(w.due), oldest(w.dueInSQL)); w.since == math.MaxInt64 {
+		return nil
+	}
+	p.beatMu.Lock()
+	p.claimed = []claims{{w.due, p.swap}, {w.dueInSQL, p.sql.swap}}
+	if !p.damaged {
+		p.own = w.complete
+	}
+	p.beatMu.Unlock()
+	if err := p.beat(ctx); err != nil { // this node may die during the replay
+		return err
+	}
+	began, since := time.Now(), time.UnixMilli(w.since)
+	err = p.replay(ctx, since.Add(-margin))
+	switch {
+	case err == nil:
+		p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", since.UTC(), "took", time.Since(began))
+	case w.behind:
+		return err
+	default: // Redis has all acknowledged changes; the marks stay, and a node replays from them later
+		p.beatMu.Lock()
+		p.claimed, w.due, w.dueInSQL = nil, nil, nil
+		p.beatMu.Unlock()
+	}
+	return p.repair(ctx)
 }
 
 // unknown is the name in the mark of all nodes that ran before all marks were lost.
@@ -628,21 +647,24 @@ func (p *Projection[Change, State]) markUnknown(ctx context.Context, marks map[s
 
 // restoreMarks writes the marks of other nodes that Redis has lost, as this node saw them last. If such a node is dead,
 // the others must still replay for it. If it lives, it finds a mark that it did not write, and therefore replays too.
-func (p *Projection[Change, State]) restoreMarks(ctx context.Context, marks map[string]string) error {
+// restoreMarks returns all marks, which other nodes may have written in the meantime.
+func (p *Projection[Change, State]) restoreMarks(ctx context.Context, marks map[string]string) (map[string]string, error) {
+	lost := false
 	for node, was := range p.seen {
 		if node == p.cfg.Node || was.mark == "" || marks[node] != "" || hasSign(was.mark, signLeft) {
 			continue
 		}
-		restored := remake(was.mark, writtenAt(was.mark).Add(time.Millisecond))
-		swapped, err := p.swap(ctx, node, "", restored)
-		if err != nil {
-			return err
-		}
-		if swapped {
-			marks[node] = restored
+		lost = true
+		if _, err := p.swap(ctx, node, "", remake(was.mark, writtenAt(was.mark).Add(time.Millisecond))); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	if !lost {
+		return marks, nil
+	}
+	_, marks, err := p.readMarks(ctx)
+	p.mark = marks[p.cfg.Node]
+	return marks, err
 }
 
 // swapFunc replaces the mark of a node in Redis or in SQL if it still equals from, and reports whether it did. An empty

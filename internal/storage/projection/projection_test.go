@@ -606,6 +606,7 @@ func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				memory, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
 				n1, n2 := newDomainOn(t, memory.Open(t), sql, "n1"), newDomainOn(t, memory.Open(t), sql, "n2")
+				n1.cfg.Every, n2.cfg.Every = 100*time.Millisecond, 100*time.Millisecond
 				n1.run(t)
 				n2.run(t)
 				bubble.Sleep(time.Second)
