@@ -170,14 +170,8 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, chat ChatRef, 
 		return api.FileLink{}, ErrNoFile
 	}
 	if chat.direct() {
-		mine, theirs, err := s.relations.Between(ctx, user, chat.peer)
-		switch {
-		case err != nil:
+		if err := s.relations.NotApart(ctx, user, chat.peer, contactRefusals); err != nil {
 			return api.FileLink{}, err
-		case mine.Blocked:
-			return api.FileLink{}, ErrYouBlock
-		case theirs.Blocked:
-			return api.FileLink{}, ErrRefused
 		}
 	}
 	return s.files.FileLink(ctx, user, id, side)

@@ -63,31 +63,6 @@ type ConversationID = ids.ID[conversation]
 // MessageID identifies a message.
 type MessageID = ids.ID[message]
 
-// Policy is a user's choice of who may send messages to them. Rows store its number.
-type Policy int
-
-// The policies.
-const (
-	Unset Policy = iota
-	Friends
-	Everybody
-	Nobody
-)
-
-var policies = [...]string{"", "friends", "everybody", "nobody"}
-
-// String returns the policy's name on the wire.
-func (p Policy) String() string { return policies[p] }
-
-func parsePolicy(s string) Policy {
-	for p, name := range policies {
-		if name == s {
-			return Policy(p)
-		}
-	}
-	return Unset
-}
-
 // conversation is a row: the newest numbers and times of a conversation.
 type conversation struct {
 	id      ConversationID

@@ -37,7 +37,10 @@ type People interface {
 
 // Relations is the part of social that this domain uses; *social.Service implements it.
 type Relations interface {
-	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
+	// MayContact returns an error of r if a user may not contact another user, who has the policy.
+	MayContact(ctx context.Context, from, to accounts.ID, policy social.Policy, r social.Refusals) error
+	// NotApart returns an error of r if one of two users blocks the other.
+	NotApart(ctx context.Context, user, other accounts.ID, r social.Refusals) error
 
 	// Sights returns what a viewer may see of other users, from a cache. SightsNow reads pairs from SQL.
 	Sights(ctx context.Context, viewer accounts.ID, others []accounts.ID) (map[accounts.ID]social.Sight, error)
@@ -358,41 +361,22 @@ func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.Messa
 	return m.body, &place{m.conv, m.seq}, nil
 }
 
-// mayWrite refuses a message between two users; for a trusted sender only blocks matter. The error does not reveal
-// whether a block or a setting caused it.
+// contactRefusals are the errors of a message between two users.
+var contactRefusals = social.Refusals{YouBlock: ErrYouBlock, Refused: ErrRefused}
+
+// mayWrite refuses a message between two users; for a trusted sender only blocks matter.
 func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID, trusted bool) error {
-	profiles, err := s.people.Profiles(ctx, []accounts.ID{to})
-	if err != nil {
-		return err
+	policy := social.Everybody
+	if !trusted {
+		set, err := s.settings.Get(ctx, to)
+		if err != nil {
+			return err
+		}
+		if policy = set.From; policy == social.Unset {
+			policy = social.ParsePolicy(s.cfg.MessagesFrom)
+		}
 	}
-	p, ok := profiles[to]
-	switch {
-	case !ok:
-		return accounts.ErrNoUser
-	case p.Deleted:
-		return ErrRefused
-	}
-	set, err := s.settings.Get(ctx, to)
-	if err != nil {
-		return err
-	}
-	policy := set.From
-	if policy == Unset {
-		policy = parsePolicy(s.cfg.MessagesFrom)
-	}
-	if trusted {
-		policy = Everybody
-	}
-	mine, theirs, err := s.relations.Between(ctx, from, to)
-	switch {
-	case err != nil:
-		return err
-	case mine.Blocked:
-		return ErrYouBlock
-	case theirs.Blocked, policy == Nobody, policy == Friends && !theirs.Friend:
-		return ErrRefused
-	}
-	return nil
+	return s.relations.MayContact(ctx, from, to, policy, contactRefusals)
 }
 
 // maxChanges is the largest number of changes in one response of [Service.Changes].

@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
+	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
@@ -725,9 +726,9 @@ func (s *sqlStore) setMember(ctx context.Context, tx *sqldb.Tx, m member) error 
 
 // settings are a user's chat settings.
 type settings struct {
-	From     Policy `json:"from"`
-	Receipts bool   `json:"receipts"`
-	Version  int64  `json:"version"`
+	From     social.Policy `json:"from"`
+	Receipts bool          `json:"receipts"`
+	Version  int64         `json:"version"`
 }
 
 func (s *sqlStore) settings(ctx context.Context, users []accounts.ID) (map[accounts.ID]settings, error) {
@@ -737,13 +738,13 @@ func (s *sqlStore) settings(ctx context.Context, users []accounts.ID) (map[accou
 func selectSettings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]settings, error) {
 	found := make(map[accounts.ID]settings, len(users))
 	for _, u := range users {
-		found[u] = settings{From: Unset, Receipts: true}
+		found[u] = settings{From: social.Unset, Receipts: true}
 	}
 	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts, version FROM chat_settings WHERE user_id IN (?)",
 		bun.List(users))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
-		var from Policy
+		var from social.Policy
 		var receipts int
 		var version int64
 		err := rows.Scan(&u, &from, &receipts, &version)
@@ -755,9 +756,9 @@ func selectSettings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (
 // setSettings updates the settings that u has, and returns all of them.
 func setSettings(ctx context.Context, tx *sqldb.Tx, user accounts.ID, u api.ChatSettingsUpdate) (settings, error) {
 	var set []string
-	from, receipts := Unset, 1
+	from, receipts := social.Unset, 1
 	if u.MessagesFrom != nil {
-		from, set = parsePolicy(*u.MessagesFrom), append(set, "messages_from")
+		from, set = social.ParsePolicy(*u.MessagesFrom), append(set, "messages_from")
 	}
 	if u.Receipts != nil {
 		if set = append(set, "receipts"); !*u.Receipts {

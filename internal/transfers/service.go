@@ -35,7 +35,10 @@ type People interface {
 
 // Relations has friendships and blocks; *social.Service implements it.
 type Relations interface {
-	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
+	// MayContact returns an error of r if a user may not contact another user, who has the policy.
+	MayContact(ctx context.Context, from, to accounts.ID, policy social.Policy, r social.Refusals) error
+	// NotApart returns an error of r if one of two users blocks the other.
+	NotApart(ctx context.Context, user, other accounts.ID, r social.Refusals) error
 }
 
 // Messages decides which users see the files of messages; *messaging.Service implements it.
@@ -171,7 +174,7 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits S
 	}
 	if o.To.IsZero() {
 		t.Status = Transferring
-	} else if err := s.maySend(ctx, from, o.To); err != nil {
+	} else if err := s.relations.MayContact(ctx, from, o.To, social.ParsePolicy(s.cfg.From), contactRefusals); err != nil {
 		return Transfer{}, err
 	}
 	made, err := s.sql.insert(ctx, &t, limits)
@@ -184,31 +187,8 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits S
 	return t, nil
 }
 
-// maySend returns an error if a user may not send a file to another. The error does not distinguish a block from a
-// setting.
-func (s *Service) maySend(ctx context.Context, from, to accounts.ID) error {
-	profiles, err := s.people.Profiles(ctx, []accounts.ID{to})
-	if err != nil {
-		return err
-	}
-	p, found := profiles[to]
-	switch {
-	case !found:
-		return accounts.ErrNoUser
-	case p.Deleted:
-		return ErrRefused
-	}
-	mine, theirs, err := s.relations.Between(ctx, from, to)
-	switch {
-	case err != nil:
-		return err
-	case mine.Blocked:
-		return ErrYouBlock
-	case theirs.Blocked, s.cfg.From != "everybody" && !theirs.Friend:
-		return ErrRefused
-	}
-	return nil
-}
+// contactRefusals are the errors of a file between two users.
+var contactRefusals = social.Refusals{YouBlock: ErrYouBlock, Refused: ErrRefused}
 
 // Get returns a transfer of a user, with its received bytes. It returns ErrUnknown.
 func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (t Transfer, received int64, err error) {
@@ -261,7 +241,7 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id ID) (_ Transf
 	if err != nil {
 		return Transfer{}, err
 	}
-	if err := s.apart(ctx, user, t.From); err != nil {
+	if err := s.relations.NotApart(ctx, user, t.From, contactRefusals); err != nil {
 		return Transfer{}, err
 	}
 	return s.change(ctx, user, id, func(t *Transfer, now time.Time) error {
@@ -276,20 +256,6 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id ID) (_ Transf
 		t.Status, t.Expires = Transferring, now.Add(s.cfg.IdleFor)
 		return nil
 	})
-}
-
-// apart returns an error if one of two users blocks the other.
-func (s *Service) apart(ctx context.Context, user, other accounts.ID) error {
-	mine, theirs, err := s.relations.Between(ctx, user, other)
-	switch {
-	case err != nil:
-		return err
-	case mine.Blocked:
-		return ErrYouBlock
-	case theirs.Blocked:
-		return ErrRefused
-	}
-	return nil
 }
 
 // Reject rejects an offered file. A second call changes nothing. It returns ErrUnknown, ErrNotYours or ErrEnded.
@@ -477,16 +443,7 @@ func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer) er
 	if user != t.To {
 		return nil
 	}
-	mine, theirs, err := s.relations.Between(ctx, user, t.From)
-	switch {
-	case err != nil:
-		return err
-	case mine.Blocked:
-		return ErrYouBlock
-	case theirs.Blocked:
-		return ErrRefused
-	}
-	return nil
+	return s.relations.NotApart(ctx, user, t.From, contactRefusals)
 }
 
 // Served is the content of a link.

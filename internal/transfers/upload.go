@@ -91,7 +91,7 @@ func (s *Service) receive(ctx context.Context, user accounts.ID, id ID, in Piece
 		return t, ErrTooLong
 	}
 	if !t.forMessages() {
-		if err := s.apart(asking, user, t.To); err != nil {
+		if err := s.relations.NotApart(asking, user, t.To, contactRefusals); err != nil {
 			return t, err
 		}
 	}

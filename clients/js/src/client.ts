@@ -15,6 +15,10 @@ const answerTime = 10_000;
 // Ended.
 const sessionOver = [1, 3500, SESSION_ENDED];
 
+// The server closes a connection with this code if the connect command arrives too late, for example because the device
+// slept. The library would not connect again.
+const STALE = 3502;
+
 /**
  * - offline: there is no connection; the client reconnects unless disconnect was called
  * - connecting: the first try runs
@@ -98,6 +102,7 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
   private readonly url: string;
   private readonly getToken: TokenSource;
   private readonly wire: Centrifuge;
+  private retry: ReturnType<typeof setTimeout> | undefined; // connects again after STALE
 
   constructor(options: StoaOptions) {
     super();
@@ -136,11 +141,13 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
 
   /** Opens the connection. It stays open, with reconnects, until disconnect. */
   connect(): void {
+    clearTimeout(this.retry);
     this.wire.connect();
   }
 
   /** Closes the connection. */
   disconnect(): void {
+    clearTimeout(this.retry);
     this.wire.disconnect();
   }
 
@@ -223,7 +230,8 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
     });
     this.wire.on("disconnected", ({ code, reason }) => {
       this.over = sessionOver.includes(code);
-      this.become(code === 0 ? "offline" : "ended", code, reason);
+      if (code === STALE) this.retry = setTimeout(() => this.wire.connect(), 500 + 1500 * Math.random());
+      this.become(code === 0 || code === STALE ? "offline" : "ended", code, reason);
     });
     this.wire.on("connected", ({ data }) => {
       ({ user: this.user, device: this.device } = data as { user: string; device: string });

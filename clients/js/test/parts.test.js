@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { reference, typesOf } from "../scripts/types.js";
-import WebSocket from "ws";
+import WebSocket, { WebSocketServer } from "ws";
 import {
   Chats,
   Ended,
@@ -560,4 +560,28 @@ test("settings of a chat never go back to an older version", async () => {
   await sync;
   assert.equal(draft(), undefined); // a list that repairs
   chats.stop();
+});
+
+test("a client connects again after its connect command came too late", async () => {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  let connections = 0;
+  server.on("connection", (socket) => {
+    connections++;
+    socket.close(3502, "stale");
+  });
+  await new Promise((done) => server.once("listening", done));
+  const client = new StoaClient({
+    url: `http://127.0.0.1:${server.address().port}`,
+    getToken: async () => "t",
+    storage: new MemoryStorage(),
+    transports: ["websocket"],
+    wire: { websocket: WebSocket },
+  });
+  const states = [];
+  client.on("state", ({ state }) => states.push(state));
+  client.connect();
+  await until("a third connection", () => connections >= 3);
+  assert.ok(!states.includes("ended"), states.join(", "));
+  client.disconnect();
+  server.close();
 });
