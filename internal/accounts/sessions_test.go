@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -670,5 +672,28 @@ func TestCleanAgent(t *testing.T) {
 		if got := cleanAgent(in); got != want {
 			t.Errorf("cleanAgent(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestUnconfirmed_IsSafeForConcurrentUse(t *testing.T) {
+	var u unconfirmed
+	now := time.Now()
+	var drained atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 1000 {
+				u.add(sessionRow{accessExpires: now.Add(time.Hour)})
+			}
+		})
+		all.Go(func() {
+			for range 1000 {
+				drained.Add(int64(len(u.drain(now))))
+			}
+		})
+	}
+	all.Wait()
+	if n := drained.Load() + int64(len(u.drain(now))); n != 4000 {
+		t.Errorf("%d of 4000 sessions are drained", n)
 	}
 }

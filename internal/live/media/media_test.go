@@ -544,6 +544,19 @@ func TestEngine_FollowsAddressChanges(t *testing.T) {
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
 }
 
+func TestEngine_AddressChangesAreSafeDuringCalls(t *testing.T) {
+	check, addresses, end := media.OnLoopback(0, slog.New(slog.DiscardHandler))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { _ = check() }) // an address without IPv6 may be refused
+		all.Go(func() { addresses() })
+	}
+	all.Wait()
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A port may be in use on one address for some time, and an IPv6 address may not be usable yet.
 func TestEngine_RetriesBusyPort(t *testing.T) {
 	other, err := net.ListenPacket("udp", "127.0.0.1:0")

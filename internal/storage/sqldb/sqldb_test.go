@@ -645,3 +645,24 @@ func Example() {
 	// committed
 	// [Ada Zoë]
 }
+
+func TestInserter_IsSafeForConcurrentUse(t *testing.T) {
+	onEngines(t, func(t *testing.T, db *sqldb.DB) {
+		in := db.Inserter(sqldb.Upsert{Table: "things", Columns: []string{"id", "name", "n"}, Key: []string{"id"}})
+		var all sync.WaitGroup
+		for caller := range 4 {
+			all.Go(func() {
+				for n := 1; n <= 8; n++ {
+					var args []any
+					for row := range n {
+						args = append(args, fmt.Sprintf("%d of %d by %d", row, n, caller), "", n)
+					}
+					if added, err := in.Insert(t.Context(), args); added != int64(n) || err != nil {
+						t.Errorf("%d new rows: %d added, %v", n, added, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}

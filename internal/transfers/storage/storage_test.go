@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
@@ -130,5 +131,23 @@ func TestList_MemoryIsConstant(t *testing.T) {
 	}
 	if listed != parts || during > before+parts*40 {
 		t.Errorf("%d of %d are listed, with %d bytes more in use at the first", listed, parts, during-before)
+	}
+}
+
+func TestFolder_OpensOnceForConcurrentCalls(t *testing.T) {
+	s, err := storage.OpenLater("folder", filepath.Join(t.TempDir(), "new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() { storagetest.Put(t, s, "transfer/"+strconv.Itoa(i), random(10)) })
+	}
+	all.Wait()
+	if names := storagetest.List(t, s); len(names) != 8 {
+		t.Errorf("the folder has %q, want 8 parts", names)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
