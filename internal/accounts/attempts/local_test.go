@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 )
@@ -36,5 +37,25 @@ func TestLocal_MemoryIsBounded(t *testing.T) {
 	a.reset("0")
 	if ok, _ := a.count("late0", 5, time.Minute, now); !ok || len(a.byKey) != 1 {
 		t.Errorf("a minute later: %t, %d kept, want room again", ok, len(a.byKey))
+	}
+}
+
+func TestLocal_IsSafeForConcurrentUse(t *testing.T) {
+	var a local
+	now := time.Now()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 100 {
+				a.count("shared", 1000, time.Minute, now)
+				a.count(fmt.Sprint(i), 5, time.Minute, now)
+				a.refund(fmt.Sprint(i))
+				a.reset(fmt.Sprint(i))
+			}
+		})
+	}
+	all.Wait()
+	if n := a.byKey["shared"].n; n != 800 {
+		t.Errorf("%d of 800 tries are counted", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,33 @@ func TestEventStream_FlushesAndEndsWithTheClient(t *testing.T) {
 	}
 	if strings.Contains(s.logged(), "stream failed") {
 		t.Errorf("a client that disconnected is logged as a failure: %s", s.logged())
+	}
+}
+
+func TestEventStream_ConcurrentEventsAreWhole(t *testing.T) {
+	_, srv := listen(t, func(_ context.Context, _ person, _ *listenIn, send sender) error {
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for range 20 {
+					if err := send("thing", i); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		return nil
+	})
+	body, err := io.ReadAll(open(t, t.Context(), srv, "good-ann").Body)
+	counts := map[string]int{}
+	for event := range strings.SplitSeq(strings.ReplaceAll(string(body), ":\n\n", ""), "\n\n") {
+		counts[event]++
+	}
+	for i := range 8 {
+		if event := fmt.Sprintf("event: thing\ndata: %d", i); counts[event] != 20 {
+			t.Errorf("%q arrived %d times, want 20 (%v)", event, counts[event], err)
+		}
 	}
 }
 
