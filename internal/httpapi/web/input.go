@@ -2,8 +2,11 @@ package web
 
 import (
 	"bytes"
+	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -14,6 +17,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/queryparam"
+
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
 // input describes how a request becomes a handler's input. It is computed once for each operation, so that neither
@@ -39,8 +45,8 @@ type param struct {
 	schema   *huma.Schema
 }
 
-// newInput panics if a request cannot fill t's fields.
-func newInput(reg huma.Registry, t reflect.Type, id string) *input {
+// newInput panics if a request cannot fill t's fields. refusals are those of the operation; see [newParam].
+func newInput(reg huma.Registry, t reflect.Type, id string, refusals []*errs.Error) *input {
 	in := &input{typ: t}
 	for _, f := range reflect.VisibleFields(t) {
 		switch {
@@ -59,14 +65,16 @@ func newInput(reg huma.Registry, t reflect.Type, id string) *input {
 				panic("web: the Stream of " + id + " must be a *web.Stream with a contentType tag")
 			}
 		default:
-			in.params = append(in.params, newParam(reg, f, id))
+			in.params = append(in.params, newParam(reg, f, id, refusals))
 		}
 	}
 	return in
 }
 
-// newParam describes a field. In a pointer field, nil means that the request has no value.
-func newParam(reg huma.Registry, f reflect.StructField, id string) param {
+// newParam describes a field. In a pointer field, nil means that the request has no value. A malformed id is refused with
+// the first code of the field's unknown tag that is among refusals, because it identifies nothing. Without the tag, the
+// refusal is [ids.ErrMalformed].
+func newParam(reg huma.Registry, f reflect.StructField, id string, refusals []*errs.Error) param {
 	pointer := f.Type.Kind() == reflect.Pointer
 	if pointer {
 		f.Type = f.Type.Elem()
@@ -82,12 +90,16 @@ func newParam(reg huma.Registry, f reflect.StructField, id string) param {
 		panic("web: " + id + ": the field " + f.Name + " has no path, query or header tag")
 	}
 	p.required = p.required || p.in == "path"
-	switch f.Type.Kind() {
-	case reflect.String:
+	switch kind := f.Type.Kind(); {
+	case isID(f.Type):
+		p.parse = idParser(p.unknown(f, id, refusals))
+	case kind == reflect.Slice && isID(f.Type.Elem()):
+		p.parse = idsParser(p.in + "." + p.name)
+	case kind == reflect.String:
 		p.parse = parseString
-	case reflect.Int, reflect.Int64:
+	case kind == reflect.Int, kind == reflect.Int64:
 		p.parse = parseInt
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		p.parse = parseBool
 	default:
 		if f.Type != reflect.TypeFor[[]string]() {
@@ -142,6 +154,56 @@ func parseList(f reflect.Value, text string) (any, error) {
 	return list, nil
 }
 
+// isID reports whether t is an [ids.ID].
+func isID(t reflect.Type) bool {
+	return t.PkgPath() == reflect.TypeFor[ids.ID[any]]().PkgPath() &&
+		reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// unknown returns the refusal of a malformed id in the field f of p. It panics if a path's id has none.
+func (p *param) unknown(f reflect.StructField, id string, refusals []*errs.Error) *errs.Error {
+	codes, ok := f.Tag.Lookup("unknown")
+	if !ok && p.in != "path" {
+		return ids.ErrMalformed.On(p.in+"."+p.name, notAnID)
+	}
+	for code := range strings.SplitSeq(codes, ",") {
+		if i := slices.IndexFunc(refusals, func(e *errs.Error) bool { return e.Code == code }); i >= 0 {
+			return refusals[i]
+		}
+	}
+	panic("web: " + id + ": " + p.in + "." + p.name + " has no code of Op.Errors in its unknown tag")
+}
+
+const notAnID = "is not an identifier"
+
+// idParser returns the parser of an id. A malformed id is refused with unknown.
+func idParser(unknown *errs.Error) func(reflect.Value, string) (any, error) {
+	return func(f reflect.Value, text string) (any, error) {
+		if setID(f, text) != nil {
+			return text, unknown
+		}
+		return text, nil
+	}
+}
+
+// idsParser returns the parser of a list of ids at a location.
+func idsParser(where string) func(reflect.Value, string) (any, error) {
+	return func(f reflect.Value, text string) (any, error) {
+		list := strings.Split(text, ",")
+		f.Set(reflect.MakeSlice(f.Type(), len(list), len(list)))
+		for i, text := range list {
+			if text == "" || setID(f.Index(i), text) != nil {
+				return list, ids.ErrMalformed.On(fmt.Sprintf("%s[%d]", where, i), notAnID)
+			}
+		}
+		return list, nil
+	}
+}
+
+func setID(f reflect.Value, text string) error {
+	return f.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+}
+
 // from returns the request's value of p, "" if it has none.
 func (p *param) from(r *http.Request) string {
 	switch p.in {
@@ -180,6 +242,7 @@ func (in *input) repeated(r *http.Request) string {
 type check struct {
 	path  *huma.PathBuffer
 	found huma.ValidateResult
+	badID error // refuses the first malformed id of a request without other faults
 }
 
 // checks pools them, because huma's validator appends to both.
@@ -194,8 +257,8 @@ func (c *check) at(in, name string) *huma.PathBuffer {
 	return c.path
 }
 
-// bind returns the handler's input, a pointer to a struct of in.typ, or a problem with the faults of the request.
-func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte) (any, *problem) {
+// bind returns the handler's input, a pointer to a struct of in.typ, or a refusal with the faults of the request.
+func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte) (any, error) {
 	v := reflect.New(in.typ)
 	if len(in.params) == 0 && in.body == nil {
 		return v.Interface(), nil
@@ -203,29 +266,30 @@ func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte)
 	c := checks.Get().(*check)
 	defer func() {
 		c.found.Reset()
+		c.badID = nil
 		checks.Put(c)
 	}()
 	for i := range in.params {
 		in.params[i].bind(reg, c, v.Elem(), value(&in.params[i]))
 	}
-	status := http.StatusUnprocessableEntity
+	refusal := errInvalid
 	switch {
 	case in.body == nil || in.stream:
 	case len(body) == 0 && in.required:
 		if len(c.found.Errors) == 0 {
 			c.found.Add(c.at("body", ""), nil, "request body is required")
 		}
-		status = http.StatusBadRequest
+		refusal = errMalformed
 	case len(body) == 0:
 	case in.media != "":
 		v.Elem().FieldByIndex(in.body).SetBytes(body)
 	default:
-		status = in.bindJSON(reg, c, v.Elem().FieldByIndex(in.body), body)
+		refusal = in.bindJSON(reg, c, v.Elem().FieldByIndex(in.body), body)
 	}
 	if len(c.found.Errors) > 0 {
-		return nil, faulty(status, c.found.Errors)
+		return nil, faulty(refusal, c.found.Errors)
 	}
-	return v.Interface(), nil
+	return v.Interface(), c.badID
 }
 
 func (p *param) bind(reg huma.Registry, c *check, v reflect.Value, text string) {
@@ -239,7 +303,9 @@ func (p *param) bind(reg huma.Registry, c *check, v reflect.Value, text string) 
 		return
 	}
 	parsed, err := p.parse(v.FieldByIndex(p.index), text)
-	if err != nil {
+	if errs.KindOf(err) != errs.Internal { // a malformed id
+		c.badID = cmp.Or(c.badID, err)
+	} else if err != nil {
 		c.found.Add(c.at(p.in, p.name), nil, err.Error())
 		return
 	}
@@ -247,22 +313,22 @@ func (p *param) bind(reg huma.Registry, c *check, v reflect.Value, text string) 
 }
 
 // bindJSON decodes the body twice: into an any, which is checked against the schema, then into the field. It returns
-// the status of a refusal, if there are faults.
-func (in *input) bindJSON(reg huma.Registry, c *check, field reflect.Value, body []byte) (status int) {
+// the refusal, if there are faults.
+func (in *input) bindJSON(reg huma.Registry, c *check, field reflect.Value, body []byte) *errs.Error {
 	parsed, err := decode(body)
 	if err != nil {
 		c.found.Add(c.at("body", ""), nil, err.Error())
-		return http.StatusBadRequest
+		return errMalformed
 	}
 	before := len(c.found.Errors)
 	huma.Validate(reg, in.schema, c.at("body", ""), huma.ModeWriteToServer, parsed, &c.found)
 	if len(c.found.Errors) > before {
-		return http.StatusUnprocessableEntity
+		return errInvalid
 	}
 	if err := fill(body, field.Addr().Interface()); err != nil {
 		c.found.Add(c.at("body", ""), nil, err.Error())
 	}
-	return http.StatusUnprocessableEntity
+	return errInvalid
 }
 
 // fill decodes a body that satisfies the schema into v, whose type it may still not fit. Its error contains no value

@@ -4,14 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
 type Page struct {
@@ -68,7 +75,12 @@ func TestOperation_ReadsAndDescribesLikeHuma(t *testing.T) {
 		if len(faults) == 0 {
 			faults = []error{&huma.ErrorDetail{Location: "body", Message: msg}}
 		}
-		return humaProblem{faulty(status, faults)}
+		refusal := errInvalid
+		if status == http.StatusBadRequest {
+			refusal = errMalformed
+		}
+		e, _ := errors.AsType[*errs.Error](faulty(refusal, faults))
+		return humaProblem{newProblem(status, e)}
 	}
 	mux := http.NewServeMux()
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) (err error) {
@@ -215,6 +227,87 @@ func TestRequest_RefusesRepeatedParameters(t *testing.T) {
 			t.Errorf("%s twice: got %d %s", name, w.Code, w.Body)
 		}
 	}
+}
+
+// idIn has ids in all places where an input may have them.
+type idIn struct {
+	Thing ids.ID[thing]   `path:"thing" maxLength:"64" unknown:"other.unknown,thing.unknown"`
+	Owner ids.ID[Page]    `query:"owner"`
+	Parts []ids.ID[thing] `query:"parts" maxItems:"2"`
+	Body  *struct {
+		Count int `json:"count"`
+	}
+}
+
+func TestInput_BindsIDs(t *testing.T) {
+	unknown := errs.New(errs.NotFound, "thing.unknown", "There is no such thing.")
+	op := Op{Method: "PUT", Path: "/v1/ids/{thing}", ID: "ids", Errors: []*errs.Error{ids.ErrMalformed, unknown}}
+	a := New(Config{})
+	var got idIn
+	HandlePublic(a, op, func(_ context.Context, in *idIn) (*Empty, error) {
+		got = *in
+		return &Empty{}, nil
+	})
+	const first, second = "AAAAAAAAAAAA", "BBBBBBBBBBBB"
+	long := strings.Repeat("x", 65)
+	for _, test := range []struct{ path, query, body, want string }{
+		{path: first},
+		{path: first, query: "owner=" + second + "&parts=" + first + "," + second, body: `{"count":1}`},
+		{path: "bad", want: "404 thing.unknown"},
+		{path: long, want: "422 request.invalid path.thing"},
+		{path: first, query: "owner=bad", want: "422 id.malformed query.owner"},
+		{path: first, query: "parts=" + first + ",bad", want: "422 id.malformed query.parts[1]"},
+		{path: first, query: "parts=" + first + ",", want: "422 id.malformed query.parts[1]"},
+		{path: first, query: "parts=bad,bad,bad", want: "422 request.invalid query.parts"},
+		{path: "bad", query: "owner=bad", want: "404 thing.unknown"},
+		{path: "bad", body: `{"count":"x"}`, want: "422 request.invalid body.count"},
+		{path: "bad", body: `{`, want: "400 request.malformed body"},
+	} {
+		got = idIn{}
+		r := httptest.NewRequest("PUT", "/v1/ids/"+test.path+"?"+test.query, strings.NewReader(test.body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		if test.want == "" {
+			bound := url.Values{}
+			if !got.Owner.IsZero() {
+				bound.Set("owner", got.Owner.String())
+			}
+			if got.Parts != nil {
+				bound.Set("parts", strings.Join(List(got.Parts, ids.ID[thing].String), ","))
+			}
+			if query, _ := url.QueryUnescape(bound.Encode()); w.Code != 204 || got.Thing.String() != test.path || query != test.query {
+				t.Errorf("%s?%s: got %d %+v", test.path, test.query, w.Code, got)
+			}
+			continue
+		}
+		var p api.Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatal(err)
+		}
+		answer := fmt.Sprint(p.Status, " ", p.Code)
+		for _, e := range p.Errors {
+			answer += " " + e.Location
+		}
+		if answer != test.want || w.Code != p.Status {
+			t.Errorf("%s?%s %s: got %s, want %s", test.path, test.query, test.body, answer, test.want)
+		}
+	}
+	for i, want := range []string{`{"maxLength":64,"type":"string"}`, `{"type":"string"}`,
+		`{"items":{"type":"string"},"maxItems":2,"type":"array"}`} {
+		schema, err := json.Marshal(a.doc.Paths["/v1/ids/{thing}"].Put.Parameters[i].Schema)
+		if err != nil || string(schema) != want {
+			t.Errorf("parameter %d: got %s, %v, want %s", i, schema, err, want)
+		}
+	}
+
+	defer func() {
+		if recover() == nil {
+			t.Error("an operation without a refusal of a malformed id was added")
+		}
+	}()
+	op.ID, op.Errors = "ids.without", nil
+	HandlePublic(New(Config{}), op, func(context.Context, *idIn) (*Empty, error) { return nil, nil })
 }
 
 func TestBody_TakesWholeNumbersInAnyForm(t *testing.T) {

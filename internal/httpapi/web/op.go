@@ -90,7 +90,8 @@ const opTime = 5300 * time.Millisecond
 // pointers to structs in the style of huma, with fields tagged path:"…", query:"…" and header:"…", and a Body, which
 // is optional if it is a pointer. A RawBody []byte instead of the Body accepts raw bytes of the media type in its
 // contentType tag, or of any in a range such as "image/*". A Stream *[Stream] instead of the Body is read by fn
-// itself. A request that does not fit I's tags is refused before fn is called. O's headers and Body are sent; an
+// itself. A request that does not fit I's tags is refused before fn is called. A path's [ids.ID] has a tag unknown with
+// codes; the first of them that is in op.Errors refuses a malformed id. O's headers and Body are sent; an
 // http.HandlerFunc in place of the Body writes it. fn's error becomes a problem document: an [errs.Error] is shown,
 // any other error is logged and hidden.
 //
@@ -216,7 +217,7 @@ func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 		panic("web: " + op.ID + " has a limit over more than a day")
 	}
 	rt.label, rt.op, rt.duration = op.ID, op, a.stats.observer(op.ID)
-	rt.in = newInput(a.schemas(), in.Elem(), op.ID)
+	rt.in = newInput(a.schemas(), in.Elem(), op.ID, op.Errors)
 	if out != nil {
 		rt.out = newOutput(out.Elem(), op.Status)
 	}
@@ -317,10 +318,10 @@ func (a *API) perform(ctx context.Context, c *call, r *http.Request, body []byte
 // answer runs the handler and writes its response to w, which is c itself or a recorder.
 func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *http.Request, body []byte) {
 	rt := c.route
-	in, p := rt.in.bind(a.schemas(), func(p *param) string { return p.from(r) }, body)
+	in, err := rt.in.bind(a.schemas(), func(p *param) string { return p.from(r) }, body)
 	switch {
-	case p != nil:
-		p.write(c, w)
+	case err != nil:
+		a.refusal(ctx, err).write(c, w)
 		return
 	case rt.listen != nil:
 		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.as, in, send) })

@@ -62,8 +62,11 @@ const statusGone = 499
 
 // statusOf returns the status of the route's refusal with e.
 func (rt *route) statusOf(e *errs.Error) int {
-	if rt != nil && rt.op.Statuses[e.Code] != 0 {
+	switch {
+	case rt != nil && rt.op.Statuses[e.Code] != 0:
 		return rt.op.Statuses[e.Code]
+	case e.Code == errMalformed.Code:
+		return http.StatusBadRequest
 	}
 	return statusOf[e.Kind]
 }
@@ -257,14 +260,10 @@ const maxFields = 10
 // nullable.
 func init() { huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false }
 
-// faulty returns the refusal of a request that is malformed (400) or does not fit the operation (422). Unlike huma's
-// own, it repeats no value of the request.
-func faulty(status int, faults []error) *problem {
-	e := errInvalid
-	if status == http.StatusBadRequest {
-		e = errMalformed
-	}
-	p := newProblem(status, e)
+// faulty returns a refusal, errMalformed or errInvalid, with the faults of a request. Unlike huma's own, it repeats no
+// value of the request.
+func faulty(e *errs.Error, faults []error) error {
+	var fields []errs.Field
 	for _, fault := range faults {
 		d, ok := fault.(huma.ErrorDetailer)
 		if !ok {
@@ -272,15 +271,17 @@ func faulty(status int, faults []error) *problem {
 		}
 		// The text after a colon quotes the value: "expected … email: …".
 		text, _, _ := strings.Cut(d.ErrorDetail().Message, ": ")
-		p.Errors = append(p.Errors, api.ProblemField{Location: clip(d.ErrorDetail().Location), Message: text})
+		fields = append(fields, errs.Field{Where: clip(d.ErrorDetail().Location), Text: text})
 	}
 	// huma reports unknown fields in map order.
-	slices.SortStableFunc(p.Errors, func(a, b api.ProblemField) int {
-		return cmp.Or(strings.Compare(a.Location, b.Location), strings.Compare(a.Message, b.Message))
+	slices.SortStableFunc(fields, func(a, b errs.Field) int {
+		return cmp.Or(strings.Compare(a.Where, b.Where), strings.Compare(a.Text, b.Text))
 	})
-	p.Errors = slices.Compact(p.Errors)
-	p.Errors = p.Errors[:min(len(p.Errors), maxFields)]
-	return p
+	fields = slices.Compact(fields)
+	for _, f := range fields[:min(len(fields), maxFields)] {
+		e = e.On(f.Where, f.Text)
+	}
+	return e
 }
 
 // clip shortens a location, because it contains names from the client.
