@@ -125,49 +125,20 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Refuse a request", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrStore}}, s.postRefuse)
 }
 
-// GroupPath identifies a group. An invalid id counts as an unknown group.
+// GroupPath identifies a group.
 type GroupPath struct {
-	Group string `path:"group" maxLength:"64" doc:"the group's id"`
-}
-
-func (p GroupPath) parse() (ID, error) {
-	id, err := ids.Parse[Group](p.Group)
-	if err != nil {
-		return id, ErrGroup
-	}
-	return id, nil
+	Group ID `path:"group" maxLength:"64" unknown:"group.unknown,group.request_unknown" doc:"the group's id"`
 }
 
 // MemberPath identifies a user in a group.
 type MemberPath struct {
 	GroupPath
-	User string `path:"user" maxLength:"64" doc:"the user's id"`
-}
-
-// both returns the group and the user of the path. It returns errInvalid if the user's id is invalid.
-func (p MemberPath) both(errInvalid error) (ID, accounts.ID, error) {
-	id, err := p.parse()
-	if err != nil {
-		return id, accounts.ID{}, err
-	}
-	user, err := ids.Parse[accounts.User](p.User)
-	if err != nil {
-		return id, user, errInvalid
-	}
-	return id, user, nil
+	User accounts.ID `path:"user" maxLength:"64" unknown:"group.member_unknown,account.unknown,group.ban_unknown" doc:"the user's id"`
 }
 
 // LinkPath identifies a link.
 type LinkPath struct {
-	Link string `path:"link" maxLength:"64" doc:"the link's id"`
-}
-
-func (p LinkPath) link() (LinkID, error) {
-	id, err := ids.Parse[Link](p.Link)
-	if err != nil {
-		return id, ErrLink
-	}
-	return id, nil
+	Link LinkID `path:"link" maxLength:"64" unknown:"group.link_unknown" doc:"the link's id"`
 }
 
 func parseUsers(texts []string) ([]accounts.ID, error) {
@@ -201,11 +172,7 @@ func (s *Service) getGroups(ctx context.Context, caller accounts.Caller, _ *web.
 }
 
 func (s *Service) getGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupMembership], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	g, me, err := s.Group(ctx, caller.User, id)
+	g, me, err := s.Group(ctx, caller.User, in.Group)
 	return web.NewBody(membership(g, me)), err
 }
 
@@ -213,37 +180,29 @@ func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *st
 	GroupPath
 	Body api.GroupUpdate
 }) (*web.Body[api.GroupMembership], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
 	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: web.Value[Joins](in.Body.Joins, joins[:]),
 		Question: in.Body.Question, MutedUntil: in.Body.MutedUntil.Std()}
 	if in.Body.Inviters != nil {
 		admins := *in.Body.Inviters == api.RoleAdmin
 		u.AdminsInvite = &admins
 	}
-	g, me, err := s.Change(ctx, caller.User, id, u)
+	g, me, err := s.Change(ctx, caller.User, in.Group, u)
 	return web.NewBody(membership(g, &me)), err
 }
 
 func (s *Service) deleteGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Dissolve(ctx, caller.User, id)
+	return &web.Empty{}, s.Dissolve(ctx, caller.User, in.Group)
 }
 
 func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Body api.GroupOwner
 }) (*web.Body[api.GroupMembership], error) {
-	id, to, err := MemberPath{in.GroupPath, in.Body.User}.both(ErrMember)
+	to, err := ids.Parse[accounts.User](in.Body.User)
 	if err != nil {
-		return nil, err
+		return nil, ErrMember
 	}
-	g, me, err := s.Transfer(ctx, caller.User, id, to)
+	g, me, err := s.Transfer(ctx, caller.User, in.Group, to)
 	return web.NewBody(membership(g, &me)), err
 }
 
@@ -251,29 +210,17 @@ func (s *Service) patchMe(ctx context.Context, caller accounts.Caller, in *struc
 	GroupPath
 	Body api.GroupSelfUpdate
 }) (*web.Body[api.GroupMembership], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	g, me, err := s.SetOwn(ctx, caller.User, id, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark,
+	g, me, err := s.SetOwn(ctx, caller.User, in.Group, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark,
 		Notify: web.Value[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
 	return web.NewBody(membership(g, &me)), err
 }
 
 func (s *Service) deleteMe(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Leave(ctx, caller.User, id)
+	return &web.Empty{}, s.Leave(ctx, caller.User, in.Group)
 }
 
 func (s *Service) getSeen(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupSeen], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	g, n, err := s.Seen(ctx, caller.User, id)
+	g, n, err := s.Seen(ctx, caller.User, in.Group)
 	return web.NewBody(api.GroupSeen{Announced: g.Announced, Seen: n, Members: g.Members}), err
 }
 
@@ -282,17 +229,14 @@ func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *st
 	web.PageQuery
 	Q string `query:"q" maxLength:"100" example:"ann" doc:"words to search for"`
 }) (*web.Body[api.GroupMembers], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
 	var list []Membership
 	var next string
 	var g Group
+	var err error
 	if in.Q == "" {
-		list, next, g, err = s.Members(ctx, caller.User, id, in.Cursor, in.Limit)
+		list, next, g, err = s.Members(ctx, caller.User, in.Group, in.Cursor, in.Limit)
 	} else {
-		list, next, g, err = s.Search(ctx, caller.User, id, in.Q, in.Cursor, in.Limit)
+		list, next, g, err = s.Search(ctx, caller.User, in.Group, in.Q, in.Cursor, in.Limit)
 	}
 	if err != nil {
 		return nil, err
@@ -311,11 +255,7 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *st
 	Since int64 `query:"since" minimum:"0" default:"0" doc:"the version that the caller has; 0: none"`
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"maximum number of results"`
 }) (*web.Body[api.GroupChanges], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.Changes(ctx, caller.User, id, in.Since, in.Limit)
+	c, err := s.Changes(ctx, caller.User, in.Group, in.Since, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -330,15 +270,11 @@ func (s *Service) postMembers(ctx context.Context, caller accounts.Caller, in *s
 	GroupPath
 	Body api.GroupInvite
 }) (*web.Body[api.GroupAdded], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
 	users, err := parseUsers(in.Body.Users)
 	if err != nil {
 		return nil, err
 	}
-	added, err := s.Invite(ctx, caller.User, id, users)
+	added, err := s.Invite(ctx, caller.User, in.Group, users)
 	if err != nil {
 		return nil, err
 	}
@@ -350,35 +286,23 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	MemberPath
 	Body api.GroupMemberUpdate
 }) (*web.Body[api.GroupMember], error) {
-	id, other, err := in.both(ErrMember)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: web.Value[Role](in.Body.Role, roles[:]),
+	m, err := s.SetMember(ctx, caller.User, in.Group, in.User, MemberUpdate{Role: web.Value[Role](in.Body.Role, roles[:]),
 		MutedUntil: in.Body.MutedUntil.Std()})
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(m.wire(s.people.ProfilesOrNone(ctx, other))), nil
+	return web.NewBody(m.wire(s.people.ProfilesOrNone(ctx, in.User))), nil
 }
 
 func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
-	id, other, err := in.both(ErrMember)
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Remove(ctx, caller.User, id, other)
+	return &web.Empty{}, s.Remove(ctx, caller.User, in.Group, in.User)
 }
 
 func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	web.PageQuery
 }) (*web.Body[api.GroupBans], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Bans(ctx, caller.User, id, in.Cursor, in.Limit)
+	list, next, err := s.Bans(ctx, caller.User, in.Group, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -390,19 +314,11 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 }
 
 func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
-	id, other, err := in.both(accounts.ErrNoUser)
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Ban(ctx, caller.User, id, other)
+	return &web.Empty{}, s.Ban(ctx, caller.User, in.Group, in.User)
 }
 
 func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
-	id, other, err := in.both(ErrNoBan)
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Unban(ctx, caller.User, id, other)
+	return &web.Empty{}, s.Unban(ctx, caller.User, in.Group, in.User)
 }
 
 func (l Link) wire() api.GroupLink {
@@ -414,20 +330,12 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *stru
 	GroupPath
 	Body api.GroupLinkNew
 }) (*web.Body[api.GroupLink], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.NewLink(ctx, caller.User, id, web.NewID[Link](ctx), time.Duration(cmp.Or(in.Body.Hours, 168))*time.Hour, in.Body.Uses)
+	l, err := s.NewLink(ctx, caller.User, in.Group, web.NewID[Link](ctx), time.Duration(cmp.Or(in.Body.Hours, 168))*time.Hour, in.Body.Uses)
 	return web.NewBody(l.wire()), err
 }
 
 func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupLinks], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.Links(ctx, caller.User, id)
+	list, err := s.Links(ctx, caller.User, in.Group)
 	return web.NewBody(api.GroupLinks{Links: web.List(list, Link.wire)}), err
 }
 
@@ -435,23 +343,11 @@ func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *st
 	GroupPath
 	LinkPath
 }) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	link, err := in.link()
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Revoke(ctx, caller.User, id, link)
+	return &web.Empty{}, s.Revoke(ctx, caller.User, in.Group, in.Link)
 }
 
 func (s *Service) getLink(ctx context.Context, caller accounts.Caller, in *LinkPath) (*web.Body[api.GroupMembership], error) {
-	link, err := in.link()
-	if err != nil {
-		return nil, err
-	}
-	g, me, err := s.GroupOfLink(ctx, caller.User, link)
+	g, me, err := s.GroupOfLink(ctx, caller.User, in.Link)
 	return web.NewBody(membership(g, me)), err
 }
 
@@ -459,15 +355,11 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	LinkPath
 	Body *api.GroupRequestNew
 }) (*web.Body[api.GroupMembership], error) {
-	link, err := in.link()
-	if err != nil {
-		return nil, err
-	}
 	answer := ""
 	if in.Body != nil {
 		answer = in.Body.Answer
 	}
-	g, me, r, err := s.Join(ctx, caller.User, link, answer)
+	g, me, r, err := s.Join(ctx, caller.User, in.Link, answer)
 	if err != nil {
 		return nil, err
 	}
@@ -483,11 +375,7 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *s
 	GroupPath
 	Body api.GroupRequestNew
 }) (*web.Body[api.GroupRequestReply], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.RequestJoin(ctx, caller.User, id, in.Body.Answer)
+	r, err := s.RequestJoin(ctx, caller.User, in.Group, in.Body.Answer)
 	switch {
 	case err != nil:
 		return nil, err
@@ -502,11 +390,7 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *s
 	GroupPath
 	web.PageQuery
 }) (*web.Body[api.GroupRequests], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Requests(ctx, caller.User, id, in.Cursor, in.Limit)
+	list, next, err := s.Requests(ctx, caller.User, in.Group, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -516,17 +400,13 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *s
 }
 
 func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, ErrNoRequest
-	}
-	return &web.Empty{}, s.Withdraw(ctx, caller.User, id)
+	return &web.Empty{}, s.Withdraw(ctx, caller.User, in.Group)
 }
 
 // RequestPath identifies a request in a group.
 type RequestPath struct {
 	GroupPath
-	Request string `path:"request" maxLength:"64" doc:"the request's id"`
+	Request RequestID `path:"request" maxLength:"64" unknown:"group.request_unknown" doc:"the request's id"`
 }
 
 func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
@@ -538,13 +418,5 @@ func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *Re
 }
 
 func (s *Service) answerRequest(ctx context.Context, caller accounts.Caller, in *RequestPath, accept bool) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	request, err := ids.Parse[Request](in.Request)
-	if err != nil {
-		return nil, ErrNoRequest
-	}
-	return &web.Empty{}, s.Answer(ctx, caller.User, id, request, accept)
+	return &web.Empty{}, s.Answer(ctx, caller.User, in.Group, in.Request, accept)
 }

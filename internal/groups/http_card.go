@@ -33,11 +33,7 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 // the caller used.
 func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath,
 	get func(context.Context, accounts.ID, ID) (Link, error)) (c api.Card, err error) {
-	id, err := in.parse()
-	if err != nil {
-		return c, err
-	}
-	l, err := get(ctx, caller.User, id)
+	l, err := get(ctx, caller.User, in.Group)
 	if err != nil {
 		return c, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/errs"
-	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/internal/picture"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -45,35 +44,23 @@ func (s *Service) putPicture(ctx context.Context, caller accounts.Caller, in *st
 	GroupPath
 	RawBody []byte `contentType:"image/*"`
 }) (*web.Body[api.GroupMembership], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	g, me, err := s.SetPicture(ctx, caller.User, id, in.RawBody)
+	g, me, err := s.SetPicture(ctx, caller.User, in.Group, in.RawBody)
 	return web.NewBody(membership(g, &me)), err
 }
 
 func (s *Service) deletePicture(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.RemovePicture(ctx, caller.User, id)
+	return &web.Empty{}, s.RemovePicture(ctx, caller.User, in.Group)
 }
 
 func (s *Service) getPicture(ctx context.Context, in *struct {
-	Picture     string `path:"picture" doc:"the picture's id"`
-	Size        string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
-	IfNoneMatch string `header:"If-None-Match"`
+	Picture     PictureID `path:"picture" unknown:"group.picture_unknown" doc:"the picture's id"`
+	Size        string    `path:"size" enum:"64,256,512" doc:"pixels on each side"`
+	IfNoneMatch string    `header:"If-None-Match"`
 }) (*web.Image, error) {
-	id, err := ids.Parse[picture.Picture](in.Picture)
 	size, _ := strconv.Atoi(in.Size) // one of the enum
-	if err != nil {
-		return nil, ErrPicture
-	}
-	p, err := s.Picture(ctx, id, size)
+	p, err := s.Picture(ctx, in.Picture, size)
 	if err != nil {
 		return nil, err
 	}
-	return web.NewImage(in.IfNoneMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
+	return web.NewImage(in.IfNoneMatch, fmt.Sprintf("%s-%d", in.Picture, p.Size), p.Type, p.Data), nil
 }
