@@ -171,71 +171,34 @@ func (s *Service) playRoutes(a *web.API) {
 		Summary: "Delete all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
 }
 
-// RoomPath identifies a room. An invalid id counts as an unknown room.
+// RoomPath identifies a room.
 type RoomPath struct {
-	Room string `path:"room" maxLength:"64" doc:"the room's id"`
-}
-
-func (p RoomPath) parse() (ID, error) {
-	id, err := ids.Parse[Room](p.Room)
-	if err != nil {
-		return id, ErrRoom
-	}
-	return id, nil
+	Room ID `path:"room" maxLength:"64" unknown:"room.unknown" doc:"the room's id"`
 }
 
 // at returns the room of a path and the caller, who may be a guest of that room.
 func (p RoomPath) at(caller web.Caller) (ID, ViewerID, error) {
-	id, err := p.parse()
-	if err != nil {
-		return id, ViewerID{}, err
-	}
 	switch c := caller.(type) {
 	case accounts.Caller:
-		return id, ViewerID(c.User), nil
+		return p.Room, ViewerID(c.User), nil
 	case Visitor:
-		if c.Room == id {
-			return id, c.User, nil
+		if c.Room == p.Room {
+			return p.Room, c.User, nil
 		}
 	}
-	return id, ViewerID{}, ErrRoom
+	return p.Room, ViewerID{}, ErrRoom
 }
 
 // MemberPath identifies a member of a room.
 type MemberPath struct {
 	RoomPath
-	User string `path:"user" maxLength:"64" doc:"the id of a user or a guest"`
-}
-
-// both returns the room, the caller, and the viewer of the path. It returns errInvalid if the viewer's id is invalid.
-func (p MemberPath) both(caller web.Caller, errInvalid error) (ID, ViewerID, ViewerID, error) {
-	id, me, err := p.at(caller)
-	if err != nil {
-		return id, me, ViewerID{}, err
-	}
-	other, err := ids.Parse[Viewer](p.User)
-	if err != nil {
-		return id, me, other, errInvalid
-	}
-	return id, me, other, nil
+	User ViewerID `path:"user" maxLength:"64" unknown:"room.member_unknown,account.unknown,room.ban_unknown" doc:"the id of a user or a guest"`
 }
 
 // ItemPath identifies an item of a playlist.
 type ItemPath struct {
 	RoomPath
-	Item string `path:"item" maxLength:"64" doc:"the item's id"`
-}
-
-func (p ItemPath) item(caller web.Caller) (ID, ViewerID, ItemID, error) {
-	id, me, err := p.at(caller)
-	if err != nil {
-		return id, me, ItemID{}, err
-	}
-	item, err := ids.Parse[Item](p.Item)
-	if err != nil {
-		return id, me, item, ErrItem
-	}
-	return id, me, item, nil
+	Item ItemID `path:"item" maxLength:"64" unknown:"room.item_unknown" doc:"the item's id"`
 }
 
 // parseMay returns the permissions with these names. It returns ErrPermission for an unknown name.
@@ -352,9 +315,13 @@ func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *stru
 	RoomPath
 	Body api.RoomOwner
 }) (*web.Body[api.RoomPlace], error) {
-	id, me, to, err := MemberPath{in.RoomPath, in.Body.User}.both(caller, ErrMember)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
+	}
+	to, err := ids.Parse[Viewer](in.Body.User)
+	if err != nil {
+		return nil, ErrMember
 	}
 	r, m, err := s.Transfer(ctx, me, id, to)
 	if err != nil {
@@ -381,40 +348,34 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	RoomPath
 	Body *api.RoomJoin
 }) (*web.Body[api.RoomPlace], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
 	var key Admission
 	if in.Body != nil {
+		var err error
 		if key, err = parseKey(in.Body.Password, in.Body.Link); err != nil {
 			return nil, err
 		}
 	}
-	r, m, err := s.Join(ctx, caller.User, id, key)
+	r, m, err := s.Join(ctx, caller.User, in.Room, key)
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(r.place(&m, s.viewersOf(ctx, id))), nil
+	return web.NewBody(r.place(&m, s.viewersOf(ctx, in.Room))), nil
 }
 
 func (s *Service) postGuest(ctx context.Context, in *struct {
 	RoomPath
 	Body api.RoomGuestNew
 }) (*web.Body[api.RoomGuest], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
 	key, err := parseKey(in.Body.Password, in.Body.Link)
 	if err != nil {
 		return nil, err
 	}
-	r, m, token, err := s.Visit(ctx, clientnet.From(ctx), id, in.Body.Name, key)
+	r, m, token, err := s.Visit(ctx, clientnet.From(ctx), in.Room, in.Body.Name, key)
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.RoomGuest{Token: token, Expires: api.At(sqldb.Time(m.Expires)), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}), nil
+	return web.NewBody(api.RoomGuest{Token: token, Expires: api.At(sqldb.Time(m.Expires)),
+		RoomPlace: r.place(&m, s.viewersOf(ctx, in.Room))}), nil
 }
 
 func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Empty, error) {
@@ -456,7 +417,7 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	MemberPath
 	Body api.RoomMemberUpdate
 }) (*web.Body[api.RoomMember], error) {
-	id, me, other, err := in.both(caller, ErrMember)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
@@ -464,19 +425,19 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if u.May, err = parseMay("body.may", in.Body.May); err != nil {
 		return nil, err
 	}
-	r, m, err := s.SetMember(ctx, me, id, other, u)
+	r, m, err := s.SetMember(ctx, me, id, in.User, u)
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(m.wire(r, s.cfg.People.ProfilesOrNone(ctx, accounts.ID(other)))), nil
+	return web.NewBody(m.wire(r, s.cfg.People.ProfilesOrNone(ctx, accounts.ID(in.User)))), nil
 }
 
 func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
-	id, me, other, err := in.both(caller, ErrMember)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &web.Empty{}, s.Kick(ctx, me, id, other)
+	return &web.Empty{}, s.Kick(ctx, me, id, in.User)
 }
 
 func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
@@ -499,19 +460,19 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 }
 
 func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
-	id, me, other, err := in.both(caller, accounts.ErrNoUser)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &web.Empty{}, s.Ban(ctx, me, id, other)
+	return &web.Empty{}, s.Ban(ctx, me, id, in.User)
 }
 
 func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
-	id, me, other, err := in.both(caller, ErrNoBan)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &web.Empty{}, s.Unban(ctx, me, id, other)
+	return &web.Empty{}, s.Unban(ctx, me, id, in.User)
 }
 
 func (l Link) wire() api.RoomLink {
@@ -546,15 +507,7 @@ func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *Room
 
 // LinkPath identifies a link.
 type LinkPath struct {
-	Link string `path:"link" maxLength:"64" doc:"the link's id"`
-}
-
-func (p LinkPath) link() (LinkID, error) {
-	id, err := ids.Parse[Link](p.Link)
-	if err != nil {
-		return id, ErrLink
-	}
-	return id, nil
+	Link LinkID `path:"link" maxLength:"64" unknown:"room.link_unknown" doc:"the link's id"`
 }
 
 func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *struct {
@@ -565,19 +518,11 @@ func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	link, err := in.link()
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Revoke(ctx, me, id, link)
+	return &web.Empty{}, s.Revoke(ctx, me, id, in.Link)
 }
 
 func (s *Service) getLink(ctx context.Context, in *LinkPath) (*web.Body[api.RoomPlace], error) {
-	link, err := in.link()
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.RoomOfLink(ctx, link)
+	r, err := s.RoomOfLink(ctx, in.Link)
 	if err != nil {
 		return nil, err
 	}

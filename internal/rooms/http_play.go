@@ -78,7 +78,7 @@ func (s *Service) postMove(ctx context.Context, caller accounts.Caller, in *stru
 	ItemPath
 	Body api.RoomItemMove
 }) (*web.Empty, error) {
-	id, me, item, err := in.item(caller)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
@@ -88,24 +88,24 @@ func (s *Service) postMove(ctx context.Context, caller accounts.Caller, in *stru
 			return nil, ErrItem
 		}
 	}
-	return &web.Empty{}, s.Move(ctx, me, id, item, after)
+	return &web.Empty{}, s.Move(ctx, me, id, in.Item, after)
 }
 
 func (s *Service) deleteItem(ctx context.Context, caller accounts.Caller, in *ItemPath) (*web.Empty, error) {
-	id, me, item, err := in.item(caller)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &web.Empty{}, s.Remove(ctx, me, id, item)
+	return &web.Empty{}, s.Remove(ctx, me, id, in.Item)
 }
 
 func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath) (*web.Body[api.RoomItemSource], error) {
-	id, me, item, err := in.item(caller)
+	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	user, _ := caller.(accounts.Caller) // a guest has no session
-	src, err := s.Source(ctx, me, user.Device, id, item)
+	src, err := s.Source(ctx, me, user.Device, id, in.Item)
 	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token,
 		Expires: api.AtOrNil(sqldb.TimeOrZero(src.Expires))}), err
 }

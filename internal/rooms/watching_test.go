@@ -139,7 +139,7 @@ func TestViewers_NodeWithoutViewersReturnsTheNumber(t *testing.T) {
 			}
 		}})
 		defer leave()
-		owner, path := accounts.Caller{User: users[0]}, RoomPath{id.String()}
+		owner, path := accounts.Caller{User: users[0]}, RoomPath{id}
 		for name, count := range map[string]func(n *world) (int, error){
 			"a scene": func(n *world) (int, error) {
 				out, err := n.getScene(ctx, owner, &path)
