@@ -9,7 +9,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/errs"
-	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/internal/picture"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -58,18 +57,14 @@ func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *web.Empty)
 }
 
 func (s *Service) getAvatar(ctx context.Context, in *struct {
-	Avatar      string `path:"avatar" doc:"id of the picture"`
-	Size        string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
-	IfNoneMatch string `header:"If-None-Match"`
+	Avatar      AvatarID `path:"avatar" unknown:"avatar.unknown" doc:"id of the picture"`
+	Size        string   `path:"size" enum:"64,256,512" doc:"pixels on each side"`
+	IfNoneMatch string   `header:"If-None-Match"`
 }) (*web.Image, error) {
-	id, err := ids.Parse[picture.Picture](in.Avatar)
 	size, _ := strconv.Atoi(in.Size) // the enum has checked it
-	if err != nil {
-		return nil, ErrNoAvatar
-	}
-	p, err := s.Avatar(ctx, id, size)
+	p, err := s.Avatar(ctx, in.Avatar, size)
 	if err != nil {
 		return nil, err
 	}
-	return web.NewImage(in.IfNoneMatch, fmt.Sprintf("%s-%d", id, p.Size), p.Type, p.Data), nil
+	return web.NewImage(in.IfNoneMatch, fmt.Sprintf("%s-%d", in.Avatar, p.Size), p.Type, p.Data), nil
 }

@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -31,32 +30,20 @@ func (s *Service) profileRoutes(a *web.API) {
 }
 
 func (s *Service) getUser(ctx context.Context, _ Caller, in *struct {
-	User string `path:"user" doc:"the user's id"`
+	User ID `path:"user" unknown:"user.not_found" doc:"the user's id"`
 }) (*web.Body[api.Profile], error) {
-	id, err := ids.Parse[User](in.User)
-	if err != nil {
-		return nil, ErrUserNotFound // an invalid id belongs to no user
-	}
-	return profile(s.Profile(ctx, id))
+	return profile(s.Profile(ctx, in.User))
 }
 
 func (s *Service) getUsers(ctx context.Context, _ Caller, in *struct {
-	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids, separated by commas"`
+	IDs []ID `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids, separated by commas"`
 }) (*web.Body[api.Profiles], error) {
-	asked := make([]ID, len(in.IDs))
-	for i, text := range in.IDs {
-		id, err := ids.Parse[User](text)
-		if err != nil {
-			return nil, ids.ErrMalformed.On(fmt.Sprintf("query.ids[%d]", i), "is not an identifier")
-		}
-		asked[i] = id
-	}
-	found, err := s.Profiles(ctx, asked)
+	found, err := s.Profiles(ctx, in.IDs)
 	if err != nil {
 		return nil, err
 	}
-	out := api.Profiles{Users: make([]api.Profile, 0, len(asked))}
-	for _, id := range asked {
+	out := api.Profiles{Users: make([]api.Profile, 0, len(in.IDs))}
+	for _, id := range in.IDs {
 		if p, ok := found[id]; ok {
 			out.Users = append(out.Users, p.Wire())
 		}

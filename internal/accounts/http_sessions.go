@@ -7,7 +7,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/errs"
-	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
@@ -57,13 +56,9 @@ func (s *Service) getSessions(ctx context.Context, caller Caller, _ *web.Empty) 
 }
 
 func (s *Service) deleteSession(ctx context.Context, caller Caller, in *struct {
-	Device string `path:"device" doc:"the device's id"`
+	Device DeviceID `path:"device" unknown:"session.unknown" doc:"the device's id"`
 }) (*web.Empty, error) {
-	device, err := ids.Parse[Session](in.Device)
-	if err != nil {
-		return nil, ErrNoSession // an invalid id is no session
-	}
-	return &web.Empty{}, s.Revoke(ctx, caller.User, device)
+	return &web.Empty{}, s.Revoke(ctx, caller.User, in.Device)
 }
 
 func (s *Service) deleteAllSessions(ctx context.Context, caller Caller, in *struct {

@@ -9,7 +9,6 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/errs"
-	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -96,48 +95,28 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 // options answers OPTIONS as WHIP and WHEP require. CORS preflights of a listed origin are answered earlier.
 func options(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Accept-Post", sdp) }
 
-// StreamPath identifies a stream. An invalid id counts as an unknown stream.
+// StreamPath identifies a stream.
 type StreamPath struct {
-	ID string `path:"stream" maxLength:"64" doc:"the stream's id"`
-}
-
-func (p StreamPath) id() (ID, error) {
-	id, err := ids.Parse[Stream](p.ID)
-	if err != nil {
-		return id, ErrStream
-	}
-	return id, nil
+	ID ID `path:"stream" maxLength:"64" unknown:"live.stream_unknown" doc:"the stream's id"`
 }
 
 // as returns the stream of a path and the caller, who may have a key of that stream. It returns ErrStream.
 func (p StreamPath) as(caller web.Caller) (ID, Caller, error) {
-	id, err := p.id()
-	if err != nil {
-		return id, Caller{}, err
-	}
 	switch c := caller.(type) {
 	case accounts.Caller:
-		return id, Caller{User: c.User, Device: c.Device}, nil
+		return p.ID, Caller{User: c.User, Device: c.Device}, nil
 	case *Holder:
-		if c.Stream == id {
-			return id, Caller{Key: c}, nil
+		if c.Stream == p.ID {
+			return p.ID, Caller{Key: c}, nil
 		}
 	}
-	return id, Caller{}, ErrStream
+	return p.ID, Caller{}, ErrStream
 }
 
 // SessionPath identifies a session of a stream.
 type SessionPath struct {
 	StreamPath
-	Session string `path:"session" maxLength:"64" doc:"the session's id"`
-}
-
-func (p SessionPath) session() (SessionID, error) {
-	id, err := ids.Parse[Session](p.Session)
-	if err != nil {
-		return id, ErrSession
-	}
-	return id, nil
+	Session SessionID `path:"session" maxLength:"64" unknown:"live.session_unknown" doc:"the session's id"`
 }
 
 func (s Shown) wire() api.Stream {
@@ -196,11 +175,7 @@ func (s *Service) getLive(ctx context.Context, _ accounts.Caller, in *struct {
 }
 
 func (s *Service) getStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Body[api.Stream], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	sh, err := s.Get(ctx, caller.User, id)
+	sh, err := s.Get(ctx, caller.User, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +186,7 @@ func (s *Service) patchStream(ctx context.Context, caller accounts.Caller, in *s
 	StreamPath
 	Body api.StreamUpdate
 }) (*web.Body[api.Stream], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	st, err := s.Update(ctx, caller.User, id, Update{Title: in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
+	st, err := s.Update(ctx, caller.User, in.ID, Update{Title: in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
 	if err != nil {
 		return nil, err
 	}
@@ -223,22 +194,14 @@ func (s *Service) patchStream(ctx context.Context, caller accounts.Caller, in *s
 }
 
 func (s *Service) deleteStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Empty, error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Delete(ctx, caller.User, id)
+	return nil, s.Delete(ctx, caller.User, in.ID)
 }
 
 func (s *Service) postKeys(ctx context.Context, caller accounts.Caller, in *struct {
 	StreamPath
 	Body api.StreamRotate
 }) (*web.Body[api.StreamKeys], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	keys, err := s.Rotate(ctx, caller.User, id, KeySet{Publish: in.Body.Publish, Play: in.Body.Play})
+	keys, err := s.Rotate(ctx, caller.User, in.ID, KeySet{Publish: in.Body.Publish, Play: in.Body.Play})
 	if err != nil {
 		return nil, err
 	}
@@ -246,19 +209,11 @@ func (s *Service) postKeys(ctx context.Context, caller accounts.Caller, in *stru
 }
 
 func (s *Service) postStop(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Empty, error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Stop(ctx, caller.User, id)
+	return nil, s.Stop(ctx, caller.User, in.ID)
 }
 
 func (s *Service) getViewers(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Body[api.StreamViewers], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.Viewers(ctx, caller.User, id)
+	list, err := s.Viewers(ctx, caller.User, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -276,11 +231,7 @@ func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in 
 	Cursor string `query:"cursor" maxLength:"200" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"200"`
 }) (*web.Body[api.StreamRecordings], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Recordings(ctx, caller.User, id, in.Cursor, in.Limit)
+	list, next, err := s.Recordings(ctx, caller.User, in.ID, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -320,11 +271,7 @@ func (s *Service) deleteWHIP(ctx context.Context, caller web.Caller, in *Session
 	if err != nil {
 		return nil, err
 	}
-	session, err := in.session()
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Unpublish(ctx, by, id, session)
+	return nil, s.Unpublish(ctx, by, id, in.Session)
 }
 
 func (s *Service) postWHEP(ctx context.Context, caller web.Caller, in *offering) (*answered, error) {
@@ -344,9 +291,5 @@ func (s *Service) deleteWHEP(ctx context.Context, caller web.Caller, in *Session
 	if err != nil {
 		return nil, err
 	}
-	session, err := in.session()
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Leave(ctx, by, id, session)
+	return nil, s.Leave(ctx, by, id, in.Session)
 }

@@ -2,7 +2,6 @@ package presence
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/stoa-dev/stoa/api"
@@ -40,19 +39,12 @@ func (s *Service) Routes(a *web.API) {
 }
 
 type presenceInput struct {
-	Users    []string `query:"users" required:"true" minItems:"1" maxItems:"200" doc:"ids, separated by commas"`
-	LastSeen bool     `query:"last_seen" doc:"also return when offline users were last online"`
+	Users    []accounts.ID `query:"users" required:"true" minItems:"1" maxItems:"200" doc:"ids, separated by commas"`
+	LastSeen bool          `query:"last_seen" doc:"also return when offline users were last online"`
 }
 
 func (s *Service) getPresence(ctx context.Context, caller accounts.Caller, in *presenceInput) (*web.Body[api.Presences], error) {
-	users := make([]accounts.ID, len(in.Users))
-	for i, text := range in.Users {
-		var err error
-		if users[i], err = ids.Parse[accounts.User](text); err != nil {
-			return nil, ids.ErrMalformed.On(fmt.Sprintf("query.users[%d]", i), "is not an identifier")
-		}
-	}
-	return wireList(s.Get(ctx, caller.User, users, in.LastSeen))
+	return wireList(s.Get(ctx, caller.User, in.Users, in.LastSeen))
 }
 
 func (s *Service) getOnlineFriends(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Presences], error) {

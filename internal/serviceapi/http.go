@@ -32,7 +32,7 @@ type ofUser struct {
 }
 
 type ofGroup struct {
-	Group string `path:"group" maxLength:"64" doc:"the group's id"`
+	Group groups.ID `path:"group" maxLength:"64" unknown:"group.unknown" doc:"the group's id"`
 }
 
 // importBody is the largest size of 1,000 ids or 500 users.
@@ -268,15 +268,11 @@ func (s Service) postMembers(ctx context.Context, _ *servicekeys.Caller, in *str
 	ofGroup
 	Body api.ServiceMembers
 }) (*web.Body[api.ServiceJoined], error) {
-	id, err := ids.Parse[groups.Group](in.Group)
-	if err != nil {
-		return nil, groups.ErrGroup
-	}
 	users, err := s.Accounts.ResolveAll(ctx, in.Body.Members)
 	if err != nil {
 		return nil, err
 	}
-	g, added, err := s.Groups.AddMembers(ctx, id, users, in.Body.Silent)
+	g, added, err := s.Groups.AddMembers(ctx, in.Group, users, in.Body.Silent)
 	if err != nil {
 		return nil, err
 	}
@@ -287,13 +283,9 @@ func (s Service) deleteMember(ctx context.Context, _ *servicekeys.Caller, in *st
 	ofGroup
 	ofUser
 }) (*web.Empty, error) {
-	id, err := ids.Parse[groups.Group](in.Group)
-	if err != nil {
-		return nil, groups.ErrGroup
-	}
 	user, err := s.Accounts.Resolve(ctx, in.User)
 	if err != nil {
 		return nil, err
 	}
-	return &web.Empty{}, s.Groups.RemoveMember(ctx, id, user)
+	return &web.Empty{}, s.Groups.RemoveMember(ctx, in.Group, user)
 }

@@ -81,30 +81,14 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{accounts.ErrNoUser, ErrStore}}, s.deleteBlock)
 }
 
-// UserPath names a user; an invalid id names no user.
+// UserPath names a user.
 type UserPath struct {
-	User string `path:"user" maxLength:"64" doc:"the user's id"`
-}
-
-func (p UserPath) parse(notFound error) (accounts.ID, error) {
-	id, err := ids.Parse[accounts.User](p.User)
-	if err != nil {
-		return id, notFound
-	}
-	return id, nil
+	User accounts.ID `path:"user" maxLength:"64" unknown:"friends.not_friends,account.unknown" doc:"the user's id"`
 }
 
 // RequestPath names a request.
 type RequestPath struct {
-	Request string `path:"request" maxLength:"64" doc:"the request's id"`
-}
-
-func (p RequestPath) parse() (RequestID, error) {
-	id, err := ids.Parse[Request](p.Request)
-	if err != nil {
-		return id, ErrNoRequest
-	}
-	return id, nil
+	Request RequestID `path:"request" maxLength:"64" unknown:"friends.request_unknown" doc:"the request's id"`
 }
 
 // PageQuery selects a page of a list.
@@ -161,15 +145,11 @@ func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *st
 	RequestPath
 	Body *api.FriendRequestAccept
 }) (*web.Body[api.Friend], error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
 	var note api.FriendRequestAccept
 	if in.Body != nil {
 		note = *in.Body
 	}
-	f, err := s.Accept(ctx, caller.User, id, note.Remark, note.Tag)
+	f, err := s.Accept(ctx, caller.User, in.Request, note.Remark, note.Tag)
 	if err != nil {
 		return nil, err
 	}
@@ -177,19 +157,11 @@ func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *st
 }
 
 func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Refuse(ctx, caller.User, id)
+	return &web.Empty{}, s.Refuse(ctx, caller.User, in.Request)
 }
 
 func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
-	id, err := in.parse()
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Withdraw(ctx, caller.User, id)
+	return &web.Empty{}, s.Withdraw(ctx, caller.User, in.Request)
 }
 
 func (s *Service) getUnread(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Unread], error) {
@@ -237,11 +209,7 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *ch
 }
 
 func (s *Service) getFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Body[api.Friend], error) {
-	other, err := in.parse(ErrNoFriend)
-	if err != nil {
-		return nil, err
-	}
-	f, err := s.Friend(ctx, caller.User, other)
+	f, err := s.Friend(ctx, caller.User, in.User)
 	if err != nil {
 		return nil, err
 	}
@@ -256,49 +224,34 @@ func (s *Service) patchFriend(ctx context.Context, caller accounts.Caller, in *s
 	UserPath
 	Body api.FriendUpdate
 }) (*web.Body[api.Friend], error) {
-	other, err := in.parse(ErrNoFriend)
+	f, err := s.UpdateFriend(ctx, caller.User, in.User, FriendUpdate{Remark: in.Body.Remark, Tag: in.Body.Tag, Order: in.Body.Order})
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.UpdateFriend(ctx, caller.User, other, FriendUpdate{Remark: in.Body.Remark, Tag: in.Body.Tag, Order: in.Body.Order})
-	if err != nil {
-		return nil, err
-	}
-	return web.NewBody(f.wire(s.people.ProfilesOrNone(ctx, other))), nil
+	return web.NewBody(f.wire(s.people.ProfilesOrNone(ctx, in.User))), nil
 }
 
 func (s *Service) deleteFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
-	other, err := in.parse(ErrNoFriend)
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Unfriend(ctx, caller.User, other)
+	return &web.Empty{}, s.Unfriend(ctx, caller.User, in.User)
 }
 
 type relationsInput struct {
-	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids of users, separated by commas"`
+	IDs []accounts.ID `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids of users, separated by commas"`
 }
 
 func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *relationsInput) (*web.Body[api.Relations], error) {
-	others := make([]accounts.ID, len(in.IDs))
-	for i, u := range in.IDs {
-		var err error
-		if others[i], err = ids.Parse[accounts.User](u); err != nil {
-			return nil, err
-		}
-	}
-	found, err := s.Relations(ctx, caller.User, others)
+	found, err := s.Relations(ctx, caller.User, in.IDs)
 	if err != nil {
 		return nil, err
 	}
-	pending, err := s.PendingBetween(ctx, caller.User, others, found)
+	pending, err := s.PendingBetween(ctx, caller.User, in.IDs, found)
 	if err != nil {
 		return nil, err
 	}
 	out := api.Relations{Relations: make([]api.Relation, len(found))}
 	for i, r := range found {
-		wire := api.Relation{User: in.IDs[i], Friend: r.Friend, Blocked: r.Blocked}
-		if q, ok := pending[others[i]]; ok {
+		wire := api.Relation{User: in.IDs[i].String(), Friend: r.Friend, Blocked: r.Blocked}
+		if q, ok := pending[in.IDs[i]]; ok {
 			request := &api.RelationRequest{ID: q.ID.String(), Message: q.Message}
 			if q.To == caller.User {
 				wire.Asks = request
@@ -325,19 +278,11 @@ func (s *Service) getBlocks(ctx context.Context, caller accounts.Caller, in *Pag
 }
 
 func (s *Service) putBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
-	other, err := in.parse(accounts.ErrNoUser)
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Block(ctx, caller.User, other)
+	return &web.Empty{}, s.Block(ctx, caller.User, in.User)
 }
 
 func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
-	other, err := in.parse(accounts.ErrNoUser)
-	if err != nil {
-		return nil, err
-	}
-	return &web.Empty{}, s.Unblock(ctx, caller.User, other)
+	return &web.Empty{}, s.Unblock(ctx, caller.User, in.User)
 }
 
 // wire adds profiles and streaks to friends, each in one round trip for all. It omits streaks that cannot be read.

@@ -69,16 +69,7 @@ func (s *Service) Routes(a *web.API) {
 }
 
 type transferPath struct {
-	Transfer string `path:"transfer" doc:"the transfer's id"`
-}
-
-// id returns the transfer of the path, or ErrUnknown.
-func (in transferPath) id() (ID, error) {
-	id, err := ids.Parse[Transfer](in.Transfer)
-	if err != nil {
-		return id, ErrUnknown
-	}
-	return id, nil
+	Transfer ID `path:"transfer" unknown:"transfer.unknown" doc:"the transfer's id"`
 }
 
 func (s *Service) answer(t Transfer, err error) (*web.Body[api.Transfer], error) {
@@ -116,11 +107,7 @@ func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *
 }
 
 func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.Transfer], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	t, received, err := s.Get(ctx, caller.User, id)
+	t, received, err := s.Get(ctx, caller.User, in.Transfer)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +117,7 @@ func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *t
 // inTransfer handles a verb on one of the caller's transfers.
 func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *transferPath,
 	verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*web.Body[api.Transfer], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	return s.answer(verb(ctx, caller.User, id))
+	return s.answer(verb(ctx, caller.User, in.Transfer))
 }
 
 func (s *Service) deleteTransfer(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.Transfer], error) {
@@ -150,11 +133,7 @@ func (s *Service) postReject(ctx context.Context, caller accounts.Caller, in *tr
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Body[api.FileLink], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	link, err := s.Link(ctx, caller.User, id)
+	link, err := s.Link(ctx, caller.User, in.Transfer)
 	return web.NewBody(link), err
 }
 

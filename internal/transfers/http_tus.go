@@ -176,13 +176,27 @@ func metadata(text string) (map[string]string, bool) {
 	return all, true
 }
 
+// tusPath is transferPath for tus: its handlers set the headers of tus before they refuse a malformed id.
+type tusPath struct {
+	Transfer string `path:"transfer" doc:"the transfer's id"`
+}
+
+// id returns the transfer of the path, or ErrUnknown.
+func (in tusPath) id() (ID, error) {
+	id, err := ids.Parse[Transfer](in.Transfer)
+	if err != nil {
+		return id, ErrUnknown
+	}
+	return id, nil
+}
+
 // uploadReply is tusReply with the transfer as its body.
 type uploadReply struct {
 	tusReply
 	Body api.Transfer
 }
 
-func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *transferPath) (*uploadReply, error) {
+func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *tusPath) (*uploadReply, error) {
 	_ = tusHeaders(ctx, "") // for any version
 	id, err := in.id()
 	if err != nil {
@@ -198,7 +212,7 @@ func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *tra
 	return &uploadReply{tusResponse(&t), t.wire(t.progress(received, s.chunk))}, nil
 }
 
-func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *transferPath) (*web.Empty, error) {
+func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *tusPath) (*web.Empty, error) {
 	_ = tusHeaders(ctx, "")
 	id, err := in.id()
 	if err != nil {
@@ -209,7 +223,7 @@ func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *
 }
 
 func (s *Service) patchUpload(ctx context.Context, caller accounts.Caller, in *struct {
-	transferPath
+	tusPath
 	Resumable string      `header:"Tus-Resumable"`
 	Offset    string      `header:"Upload-Offset"`
 	Checksum  string      `header:"Upload-Checksum" doc:"sha1, sha256 or md5, a space, and the sum of this piece in base64"`
