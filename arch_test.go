@@ -46,7 +46,7 @@ var layers = [][]string{
 		"internal/httpapi/assets", "internal/httpapi/openapi", "internal/base/i18n", "internal/qr", "internal/base/words",
 		"internal/base/weblink"},
 	{"internal/base/ids", "internal/base/civil", "internal/config", "internal/obs"},
-	{"internal/realtime/events", "internal/base/cursor"},
+	{"internal/realtime/events", "internal/base/cursor", "internal/httpapi/bind"},
 	{"internal/storage/migrations"},
 	{"internal/storage/sqldb"},
 	{"internal/storage/sqldb/sqldbtest"},

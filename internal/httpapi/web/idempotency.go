@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/bind"
 )
 
 var (
@@ -62,9 +63,9 @@ func (a *API) runOnce(ctx context.Context, c *call, r *http.Request, body []byte
 		return
 	}
 	rec := record{Scope: c.scope(), Key: key,
-		RequestHash: c.route.in.requestHash(a.mac(), r, body), plainHash: c.route.in.requestHash(sha256.New(), r, body)}
+		RequestHash: requestHash(a.mac(), c.route.in, r, body), plainHash: requestHash(sha256.New(), c.route.in, r, body)}
 	if a.cfg.SecretPrevious != nil {
-		rec.previousHash = c.route.in.requestHash(hmac.New(sha256.New, a.cfg.SecretPrevious), r, body)
+		rec.previousHash = requestHash(hmac.New(sha256.New, a.cfg.SecretPrevious), c.route.in, r, body)
 	}
 	if op := c.route.op; a.cfg.DB == nil || op.NoReplay && !op.Creates {
 		c.id = rec.requestID()
@@ -170,13 +171,8 @@ func (a *API) macOf(rec record) hash.Hash {
 
 // requestHash returns a hash that distinguishes requests of one operation, including the headers that it reads.
 // Bodies with the same meaning but other bytes are different requests.
-func (in *input) requestHash(sum hash.Hash, r *http.Request, body []byte) string {
-	parts := []string{r.URL.Path, r.URL.RawQuery, string(body)}
-	for i := range in.params {
-		if p := &in.params[i]; p.in == "header" {
-			parts = append(parts, p.from(r))
-		}
-	}
+func requestHash(sum hash.Hash, in *bind.Input, r *http.Request, body []byte) string {
+	parts := append([]string{r.URL.Path, r.URL.RawQuery, string(body)}, in.Headers(r)...)
 	for _, part := range parts {
 		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		sum.Write([]byte(part))

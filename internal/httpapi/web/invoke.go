@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/bind"
 )
 
 // Invocation is a call of an operation by its id over an open socket, instead of an HTTP request.
@@ -73,7 +74,7 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 			c.refuse(newProblem(http.StatusNotFound, errNoOperation))
 		}
 		return
-	case rt.listen != nil || rt.in.media != "" || rt.op.Answer != "":
+	case rt.listen != nil || rt.in.Media() != "" || rt.op.Answer != "":
 		c.route = rt
 		c.refuse(newProblem(http.StatusUnprocessableEntity, errOnlyHTTP))
 		return
@@ -87,7 +88,7 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 	case int64(len(body)) > rt.op.MaxBody:
 		c.refuse(newProblem(http.StatusRequestEntityTooLarge, errTooLarge))
 	case !utf8.Valid(body):
-		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("body", "is not UTF-8")))
+		c.refuse(newProblem(http.StatusBadRequest, bind.ErrMalformed.On("body", "is not UTF-8")))
 	default:
 		a.perform(ctx, c, r, body)
 	}

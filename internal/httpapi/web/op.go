@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/bind"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
@@ -161,7 +162,7 @@ type route struct {
 	label     string
 	op        Op
 	public    bool
-	in        *input
+	in        *bind.Input
 	out       *output
 	suits     func(caller Caller) bool // nil in a public operation
 	run       func(ctx context.Context, caller Caller, in any) (out any, err error)
@@ -217,7 +218,7 @@ func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 		panic("web: " + op.ID + " has a limit over more than a day")
 	}
 	rt.label, rt.op, rt.duration = op.ID, op, a.stats.observer(op.ID)
-	rt.in = newInput(a.schemas(), in.Elem(), op.ID, op.Errors)
+	rt.in = bind.New(a.schemas(), in.Elem(), bind.Operation{ID: op.ID, Refusals: op.Errors, Stream: reflect.TypeFor[*Stream]()})
 	if out != nil {
 		rt.out = newOutput(out.Elem(), op.Status)
 	}
@@ -233,7 +234,7 @@ func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 
 // isReplayed reports whether a call with an Idempotency-Key happens only once. A stream is not replayed, because it is
 // not read before the call and so cannot be compared.
-func (rt *route) isReplayed() bool { return isWrite(rt.op.Method) && !rt.public && !rt.in.stream }
+func (rt *route) isReplayed() bool { return isWrite(rt.op.Method) && !rt.public && !rt.in.IsStream() }
 
 func isWrite(method string) bool {
 	switch method {
@@ -244,7 +245,9 @@ func isWrite(method string) bool {
 }
 
 // isOpenEnded reports whether the operation lasts as long as its client reads or sends.
-func (rt *route) isOpenEnded() bool { return rt.listen != nil || rt.in.stream || rt.out.serve != nil }
+func (rt *route) isOpenEnded() bool {
+	return rt.listen != nil || rt.in.IsStream() || rt.out.serve != nil
+}
 
 // serveOp runs the steps between the ServeMux and the handler.
 func (a *API) serveOp(rt *route, c *call, r *http.Request) {
@@ -255,7 +258,7 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 	}
 	left := rt.op.Time - time.Since(c.start)
 	var body []byte
-	if rt.in.body != nil && !rt.in.stream {
+	if rt.in.HasBody() {
 		var p *problem
 		if body, p = readBody(c, r, rt); p != nil {
 			c.refuse(p)
@@ -290,11 +293,11 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 		return false
 	}
 	if !plainText(r.URL.Path) || !validQuery(r.URL.RawQuery) {
-		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped, not UTF-8 or has a NUL")))
+		c.refuse(newProblem(http.StatusBadRequest, bind.ErrMalformed.On("url", "is badly escaped, not UTF-8 or has a NUL")))
 		return false
 	}
-	if name := rt.in.repeated(r); name != "" {
-		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On(name, "was sent twice")))
+	if name := repeated(rt.in, r); name != "" {
+		c.refuse(newProblem(http.StatusBadRequest, bind.ErrMalformed.On(name, "was sent twice")))
 		return false
 	}
 	if !rt.public {
@@ -318,7 +321,7 @@ func (a *API) perform(ctx context.Context, c *call, r *http.Request, body []byte
 // answer runs the handler and writes its response to w, which is c itself or a recorder.
 func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *http.Request, body []byte) {
 	rt := c.route
-	in, err := rt.in.bind(a.schemas(), func(p *param) string { return p.from(r) }, body)
+	in, err := rt.in.Bind(r, body)
 	switch {
 	case err != nil:
 		a.refusal(ctx, err).write(c, w)
@@ -327,13 +330,13 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		a.stream(ctx, c, func(ctx context.Context, send Send) error { return rt.listen(ctx, c.as, in, send) })
 		return
 	}
-	if rt.in.stream {
+	if rt.in.IsStream() {
 		s, p := openStream(c, r, rt)
 		if p != nil {
 			p.write(c, w)
 			return
 		}
-		reflect.ValueOf(in).Elem().FieldByIndex(rt.in.body).Set(reflect.ValueOf(s))
+		rt.in.SetStream(in, s)
 	}
 	release, err := a.enter(ctx, c, r)
 	if err != nil {
@@ -350,6 +353,14 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 	}
 }
 
+// repeated returns the name of a parameter that a request has twice; see [bind.Input.Repeated].
+func repeated(in *bind.Input, r *http.Request) string {
+	if len(r.Header[ActAsHeader]) > 1 {
+		return "header." + ActAsHeader
+	}
+	return in.Repeated(r)
+}
+
 // validQuery reports whether the query is properly escaped text.
 func validQuery(raw string) bool {
 	if !strings.Contains(raw, "%") {
@@ -359,5 +370,5 @@ func validQuery(raw string) bool {
 	return err == nil && plainText(s)
 }
 
-// plainText reports whether s is UTF-8 without a NUL; see [decode].
+// plainText reports whether s is UTF-8 without a NUL; see package bind.
 func plainText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }

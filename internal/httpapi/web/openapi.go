@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/bind"
 	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 )
 
@@ -100,8 +101,8 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		Security:    []map[string][]string{}, // an empty list; a nil list would mean that of the document
 	}
 	refusals := map[int][]*errs.Error{
-		http.StatusBadRequest:          {errMalformed},
-		http.StatusUnprocessableEntity: {errInvalid},
+		http.StatusBadRequest:          {bind.ErrMalformed},
+		http.StatusUnprocessableEntity: {bind.ErrInvalid},
 		http.StatusInternalServerError: {errInternal},
 		http.StatusServiceUnavailable:  {errSlow},
 	}
@@ -130,8 +131,8 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		refusals[http.StatusTooManyRequests] = append(refusals[http.StatusTooManyRequests], errStreams)
 		refusals[http.StatusServiceUnavailable] = append(refusals[http.StatusServiceUnavailable], ErrNoPlace)
 	}
-	if rt.in.body != nil {
-		if !rt.in.stream {
+	if rt.in.HasBody() || rt.in.IsStream() {
+		if rt.in.HasBody() {
 			refusals[http.StatusRequestTimeout] = []*errs.Error{errTimeout}
 			refusals[http.StatusRequestEntityTooLarge] = []*errs.Error{errTooLarge}
 		}
@@ -155,7 +156,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	for _, e := range op.Errors {
 		refusals[rt.statusOf(e)] = append(refusals[rt.statusOf(e)], e)
 	}
-	a.describeInput(h, rt.in)
+	rt.in.Describe(h)
 	a.describeAnswer(h, rt, out)
 	rt.codes = map[string]bool{}
 	for status, list := range refusals {
@@ -190,22 +191,6 @@ func (a *API) describeRefusal(rt *route, status int, list []*errs.Error) *huma.R
 	}
 }
 
-func (a *API) describeInput(h *huma.Operation, in *input) {
-	for _, p := range in.params {
-		d := &huma.Param{Name: p.name, In: p.in, Description: p.schema.Description, Required: p.required, Schema: p.schema}
-		if p.in == "query" {
-			d.Explode = new(bool) // lists have commas
-		}
-		h.Parameters = append(h.Parameters, d)
-	}
-	switch {
-	case in.media != "":
-		h.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{in.media: {Schema: octets()}}}
-	case in.body != nil:
-		h.RequestBody = &huma.RequestBody{Required: in.required, Content: map[string]*huma.MediaType{onlyJSON[0]: {Schema: in.schema}}}
-	}
-}
-
 func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	names := []string{"X-Request-ID"}
 	if rt.op.Limit.Max > 0 {
@@ -227,21 +212,21 @@ func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	r := &huma.Response{Description: http.StatusText(rt.out.status), Headers: refer(names...)}
 	h.Responses[status] = r
 	if rt.out.serve != nil {
-		r.Content = map[string]*huma.MediaType{rt.op.Answer: {Schema: octets()}}
+		r.Content = map[string]*huma.MediaType{rt.op.Answer: {Schema: bind.Octets()}}
 	}
 	if rt.out.body != nil {
 		f := out.Elem().FieldByIndex(rt.out.body)
-		schema := huma.SchemaFromField(a.schemas(), f, hint(out.Elem(), f, rt.op.ID+"Response"))
+		schema := huma.SchemaFromField(a.schemas(), f, bind.Hint(out.Elem(), f, rt.op.ID+"Response"))
 		media := onlyJSON[0]
 		if rt.op.Answer != "" {
-			media, schema = rt.op.Answer, octets()
+			media, schema = rt.op.Answer, bind.Octets()
 		}
 		r.Content = map[string]*huma.MediaType{media: {Schema: schema}}
 	}
 	for _, o := range rt.out.headers {
 		f := out.Elem().FieldByIndex(o.index)
 		r.Headers[f.Tag.Get("header")] = &huma.Header{
-			Schema: huma.SchemaFromField(a.schemas(), f, hint(out.Elem(), f, rt.op.ID+status+f.Tag.Get("header"))),
+			Schema: huma.SchemaFromField(a.schemas(), f, bind.Hint(out.Elem(), f, rt.op.ID+status+f.Tag.Get("header"))),
 		}
 	}
 }
@@ -272,9 +257,6 @@ func (a *API) describeEvents(rt *route) *huma.Schema {
 	return &huma.Schema{Ref: schemaRef + "Event"}
 }
 
-// octets returns the schema of bytes that are not JSON.
-func octets() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
-
 // codeTexts lists refusals by code, with their texts.
 func codeTexts(list []*errs.Error) string {
 	var lines []string
@@ -304,8 +286,8 @@ func (a *API) finishSchemas() {
 	sent := map[string]bool{} // schemas of request bodies, which refuse unknown fields
 	for _, rt := range a.routes {
 		maps.Copy(codes, rt.codes)
-		if rt.in != nil && rt.in.schema != nil {
-			a.collectRefs(rt.in.schema, sent)
+		if rt.in != nil {
+			a.collectRefs(rt.in.Schema(), sent)
 		}
 	}
 	schemas := a.schemas().Map()

@@ -2,24 +2,21 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/httpapi/bind"
 )
 
 // Refusals of this package.
@@ -31,8 +28,6 @@ var (
 		"Too many such requests are waiting. Try again in 2 seconds.").Retry(2 * time.Second)
 	errNoRoute   = errs.New(errs.NotFound, "route.unknown", "There is nothing at this path.")
 	errMethod    = errs.New(errs.Invalid, "route.method", "This path does not support this method. See the Allow header.")
-	errMalformed = errs.New(errs.Invalid, "request.malformed", "The request is malformed.")
-	errInvalid   = errs.New(errs.Invalid, "request.invalid", "The request does not fit this operation. See the errors.")
 	errTimeout   = errs.New(errs.Invalid, "request.timeout", "The body did not arrive in time.")
 	errTooLarge  = errs.New(errs.Invalid, "request.too_large", "The body is too large.")
 	errMediaType = errs.New(errs.Invalid, "request.media_type", "The body must be application/json in UTF-8.")
@@ -65,7 +60,7 @@ func (rt *route) statusOf(e *errs.Error) int {
 	switch {
 	case rt != nil && rt.op.Statuses[e.Code] != 0:
 		return rt.op.Statuses[e.Code]
-	case e.Code == errMalformed.Code:
+	case e.Code == bind.ErrMalformed.Code:
 		return http.StatusBadRequest
 	}
 	return statusOf[e.Kind]
@@ -251,46 +246,6 @@ func (a *API) logOutage(ctx context.Context, code, msg string, err error) {
 	if !silent {
 		a.logFailure(ctx, slog.LevelWarn, msg, err, slog.Int("others", last.others))
 	}
-}
-
-// maxFields is the largest number of fields in a refusal.
-const maxFields = 10
-
-// init sets package variables of huma. Without that, "Words" would match "words", and every array would be described as
-// nullable.
-func init() { huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false }
-
-// faulty returns a refusal, errMalformed or errInvalid, with the faults of a request. Unlike huma's own, it repeats no
-// value of the request.
-func faulty(e *errs.Error, faults []error) error {
-	var fields []errs.Field
-	for _, fault := range faults {
-		d, ok := fault.(huma.ErrorDetailer)
-		if !ok {
-			continue // may contain a value of the request
-		}
-		// The text after a colon quotes the value: "expected … email: …".
-		text, _, _ := strings.Cut(d.ErrorDetail().Message, ": ")
-		fields = append(fields, errs.Field{Where: clip(d.ErrorDetail().Location), Text: text})
-	}
-	// huma reports unknown fields in map order.
-	slices.SortStableFunc(fields, func(a, b errs.Field) int {
-		return cmp.Or(strings.Compare(a.Where, b.Where), strings.Compare(a.Text, b.Text))
-	})
-	fields = slices.Compact(fields)
-	for _, f := range fields[:min(len(fields), maxFields)] {
-		e = e.On(f.Where, f.Text)
-	}
-	return e
-}
-
-// clip shortens a location, because it contains names from the client.
-func clip(s string) string {
-	const maxLen = 80
-	if len(s) <= maxLen {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxLen], "") + "…"
 }
 
 var problemType = reflect.TypeFor[api.Problem]()

@@ -26,7 +26,7 @@ type Stream struct {
 
 // openStream refuses a body of another media type. An empty body needs no media type.
 func openStream(c *call, r *http.Request, rt *route) (*Stream, *problem) {
-	if r.ContentLength != 0 && !rt.accepts(r.Header["Content-Type"]) {
+	if r.ContentLength != 0 && !rt.in.Accepts(r.Header["Content-Type"]) {
 		return nil, newProblem(http.StatusUnsupportedMediaType, rt.errMediaType())
 	}
 	s := &Stream{Length: r.ContentLength, body: r.Body, control: http.NewResponseController(c.ResponseWriter)}

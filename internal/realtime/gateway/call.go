@@ -12,6 +12,7 @@ import (
 	"github.com/centrifugal/centrifuge"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/httpapi/bind"
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
@@ -86,7 +87,7 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	case '{', '[', 'n':
 		return errCall
 	}
-	*s = scalar(web.Whole(string(b)))
+	*s = scalar(bind.Whole(string(b)))
 	return nil
 }
 

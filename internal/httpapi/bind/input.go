@@ -1,10 +1,8 @@
-package web
+package bind
 
 import (
-	"bytes"
 	"cmp"
 	"encoding"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,10 +20,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-// input describes how a request becomes a handler's input. It is computed once for each operation, so that neither
+// Input describes how a request becomes a handler's input. It is computed once for each operation, so that neither
 // the compiler nor a request examines the type again.
-type input struct {
+type Input struct {
 	typ    reflect.Type // the struct behind the handler's pointer
+	reg    huma.Registry
 	params []param
 
 	body     []int // index of the field Body, RawBody or Stream; nil if the operation reads no body
@@ -45,36 +44,41 @@ type param struct {
 	schema   *huma.Schema
 }
 
-// newInput panics if a request cannot fill t's fields. refusals are those of the operation; see [newParam].
-func newInput(reg huma.Registry, t reflect.Type, id string, refusals []*errs.Error) *input {
-	in := &input{typ: t}
+// Operation is the operation whose input [New] describes.
+type Operation struct {
+	ID       string
+	Refusals []*errs.Error // the refusals that a tag unknown may name
+	Stream   reflect.Type  // type of a field Stream
+}
+
+// New returns the description of t, a struct. It panics if a request cannot fill t's fields.
+func New(reg huma.Registry, t reflect.Type, op Operation) *Input {
+	in := &Input{typ: t, reg: reg}
 	for _, f := range reflect.VisibleFields(t) {
 		switch {
 		case f.Anonymous || !f.IsExported():
 		case f.Name == "Body":
 			in.body, in.required = f.Index, f.Type.Kind() != reflect.Pointer && f.Type.Kind() != reflect.Interface
-			in.schema = huma.SchemaFromField(reg, f, hint(t, f, id+"Request"))
+			in.schema = huma.SchemaFromField(reg, f, Hint(t, f, op.ID+"Request"))
 		case f.Name == "RawBody":
 			in.body, in.required, in.media = f.Index, true, f.Tag.Get("contentType")
 			if in.media == "" || f.Type != reflect.TypeFor[[]byte]() {
-				panic("web: the RawBody of " + id + " must be []byte with a contentType tag")
+				panic("bind: the RawBody of " + op.ID + " must be []byte with a contentType tag")
 			}
 		case f.Name == "Stream":
 			in.body, in.stream, in.media = f.Index, true, f.Tag.Get("contentType")
-			if in.media == "" || f.Type != reflect.TypeFor[*Stream]() {
-				panic("web: the Stream of " + id + " must be a *web.Stream with a contentType tag")
+			if in.media == "" || f.Type != op.Stream {
+				panic("bind: the Stream of " + op.ID + " must be a " + op.Stream.String() + " with a contentType tag")
 			}
 		default:
-			in.params = append(in.params, newParam(reg, f, id, refusals))
+			in.params = append(in.params, newParam(reg, f, op))
 		}
 	}
 	return in
 }
 
-// newParam describes a field. In a pointer field, nil means that the request has no value. A malformed id is refused with
-// the first code of the field's unknown tag that is among refusals, because it identifies nothing. Without the tag, the
-// refusal is [ids.ErrMalformed].
-func newParam(reg huma.Registry, f reflect.StructField, id string, refusals []*errs.Error) param {
+// newParam describes a field. In a pointer field, nil means that the request has no value.
+func newParam(reg huma.Registry, f reflect.StructField, op Operation) param {
 	pointer := f.Type.Kind() == reflect.Pointer
 	if pointer {
 		f.Type = f.Type.Elem()
@@ -87,12 +91,12 @@ func newParam(reg huma.Registry, f reflect.StructField, id string, refusals []*e
 		}
 	}
 	if p.name == "" {
-		panic("web: " + id + ": the field " + f.Name + " has no path, query or header tag")
+		panic("bind: " + op.ID + ": the field " + f.Name + " has no path, query or header tag")
 	}
 	p.required = p.required || p.in == "path"
 	switch kind := f.Type.Kind(); {
 	case isID(f.Type):
-		p.parse = idParser(p.unknown(f, id, refusals))
+		p.parse = idParser(p.unknown(f, op))
 	case kind == reflect.Slice && isID(f.Type.Elem()):
 		p.parse = idsParser(p.in + "." + p.name)
 	case kind == reflect.String:
@@ -103,7 +107,7 @@ func newParam(reg huma.Registry, f reflect.StructField, id string, refusals []*e
 		p.parse = parseBool
 	default:
 		if f.Type != reflect.TypeFor[[]string]() {
-			panic("web: " + id + ": " + p.in + "." + p.name + " cannot be a " + f.Type.String())
+			panic("bind: " + op.ID + ": " + p.in + "." + p.name + " cannot be a " + f.Type.String())
 		}
 		p.parse = parseList
 	}
@@ -117,8 +121,8 @@ func newParam(reg huma.Registry, f reflect.StructField, id string, refusals []*e
 	return p
 }
 
-// hint returns the schema name of a body whose type has no name.
-func hint(t reflect.Type, f reflect.StructField, otherwise string) string {
+// Hint returns the schema name of a body whose type has no name.
+func Hint(t reflect.Type, f reflect.StructField, otherwise string) string {
 	if t.Name() != "" {
 		return t.Name() + f.Name
 	}
@@ -160,18 +164,19 @@ func isID(t reflect.Type) bool {
 		reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// unknown returns the refusal of a malformed id in the field f of p. It panics if a path's id has none.
-func (p *param) unknown(f reflect.StructField, id string, refusals []*errs.Error) *errs.Error {
+// unknown returns the refusal of a malformed id in the field f of p: the first code of the tag unknown that is in
+// op.Refusals. Without the tag it is [ids.ErrMalformed]. It panics if a path's id has no refusal.
+func (p *param) unknown(f reflect.StructField, op Operation) *errs.Error {
 	codes, ok := f.Tag.Lookup("unknown")
 	if !ok && p.in != "path" {
 		return ids.ErrMalformed.On(p.in+"."+p.name, notAnID)
 	}
 	for code := range strings.SplitSeq(codes, ",") {
-		if i := slices.IndexFunc(refusals, func(e *errs.Error) bool { return e.Code == code }); i >= 0 {
-			return refusals[i]
+		if i := slices.IndexFunc(op.Refusals, func(e *errs.Error) bool { return e.Code == code }); i >= 0 {
+			return op.Refusals[i]
 		}
 	}
-	panic("web: " + id + ": " + p.in + "." + p.name + " has no code of Op.Errors in its unknown tag")
+	panic("bind: " + op.ID + ": " + p.in + "." + p.name + " has no code of Op.Errors in its unknown tag")
 }
 
 const notAnID = "is not an identifier"
@@ -216,12 +221,33 @@ func (p *param) from(r *http.Request) string {
 	return strings.Join(r.Header.Values(p.name), ", ")
 }
 
-// repeated returns the name of a query parameter, or of [ActAsHeader], that a request has twice. Such a request is
-// refused, because a proxy may have read the other value.
-func (in *input) repeated(r *http.Request) string {
-	if len(r.Header[ActAsHeader]) > 1 {
-		return "header." + ActAsHeader
+// HasBody reports whether Bind needs the body of a request.
+func (in *Input) HasBody() bool { return in.body != nil && !in.stream }
+
+// IsStream reports whether the handler reads the body itself; see [Input.SetStream].
+func (in *Input) IsStream() bool { return in.stream }
+
+// Media returns the media type of a body that is not JSON, or "".
+func (in *Input) Media() string { return in.media }
+
+// SetStream sets the field Stream of an input of Bind.
+func (in *Input) SetStream(input, stream any) {
+	reflect.ValueOf(input).Elem().FieldByIndex(in.body).Set(reflect.ValueOf(stream))
+}
+
+// Headers returns the values of the headers that the input has.
+func (in *Input) Headers(r *http.Request) (values []string) {
+	for i := range in.params {
+		if p := &in.params[i]; p.in == "header" {
+			values = append(values, p.from(r))
+		}
 	}
+	return values
+}
+
+// Repeated returns the name of a query parameter that a request has twice. Such a request is refused, because a proxy
+// may have read the other value.
+func (in *Input) Repeated(r *http.Request) string {
 	rest := r.URL.RawQuery
 	if !strings.Contains(rest, "&") {
 		return ""
@@ -257,8 +283,8 @@ func (c *check) at(in, name string) *huma.PathBuffer {
 	return c.path
 }
 
-// bind returns the handler's input, a pointer to a struct of in.typ, or a refusal with the faults of the request.
-func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte) (any, error) {
+// Bind returns the handler's input, a pointer to a struct, or a refusal with the faults of the request.
+func (in *Input) Bind(r *http.Request, body []byte) (any, error) {
 	v := reflect.New(in.typ)
 	if len(in.params) == 0 && in.body == nil {
 		return v.Interface(), nil
@@ -270,24 +296,24 @@ func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte)
 		checks.Put(c)
 	}()
 	for i := range in.params {
-		in.params[i].bind(reg, c, v.Elem(), value(&in.params[i]))
+		in.params[i].bind(in.reg, c, v.Elem(), in.params[i].from(r))
 	}
-	refusal := errInvalid
+	refusal := ErrInvalid
 	switch {
 	case in.body == nil || in.stream:
 	case len(body) == 0 && in.required:
 		if len(c.found.Errors) == 0 {
 			c.found.Add(c.at("body", ""), nil, "request body is required")
 		}
-		refusal = errMalformed
+		refusal = ErrMalformed
 	case len(body) == 0:
 	case in.media != "":
 		v.Elem().FieldByIndex(in.body).SetBytes(body)
 	default:
-		refusal = in.bindJSON(reg, c, v.Elem().FieldByIndex(in.body), body)
+		refusal = in.bindJSON(c, v.Elem().FieldByIndex(in.body), body)
 	}
 	if len(c.found.Errors) > 0 {
-		return nil, faulty(refusal, c.found.Errors)
+		return nil, Refusal(refusal, c.found.Errors)
 	}
 	return v.Interface(), c.badID
 }
@@ -314,140 +340,19 @@ func (p *param) bind(reg huma.Registry, c *check, v reflect.Value, text string) 
 
 // bindJSON decodes the body twice: into an any, which is checked against the schema, then into the field. It returns
 // the refusal, if there are faults.
-func (in *input) bindJSON(reg huma.Registry, c *check, field reflect.Value, body []byte) *errs.Error {
-	parsed, err := decode(body)
+func (in *Input) bindJSON(c *check, field reflect.Value, body []byte) *errs.Error {
+	parsed, err := Decode(body)
 	if err != nil {
 		c.found.Add(c.at("body", ""), nil, err.Error())
-		return errMalformed
+		return ErrMalformed
 	}
 	before := len(c.found.Errors)
-	huma.Validate(reg, in.schema, c.at("body", ""), huma.ModeWriteToServer, parsed, &c.found)
+	huma.Validate(in.reg, in.schema, c.at("body", ""), huma.ModeWriteToServer, parsed, &c.found)
 	if len(c.found.Errors) > before {
-		return errInvalid
+		return ErrInvalid
 	}
-	if err := fill(body, field.Addr().Interface()); err != nil {
+	if err := Fill(body, field.Addr().Interface()); err != nil {
 		c.found.Add(c.at("body", ""), nil, err.Error())
 	}
-	return errInvalid
-}
-
-// fill decodes a body that satisfies the schema into v, whose type it may still not fit. Its error contains no value
-// of the body.
-func fill(body []byte, v any) error {
-	err := json.Unmarshal(body, v)
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && strings.HasPrefix(e.Value, "number ") {
-		err = json.Unmarshal(wholeNumbers(body), v) // in the schema, 1e2 and 40.0 are integers
-	}
-	if err == nil {
-		return nil
-	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		return errors.New("has a value of the wrong type at " + e.Field)
-	}
-	return errors.New("has a value of the wrong type")
-}
-
-// output describes how a handler's output becomes a response.
-type output struct {
-	headers []header
-	status  int   // used without a field Status
-	code    []int // index of the field Status; nil if there is none
-	body    []int // index of the field Body; nil if there is none
-	raw     bool  // Body is []byte
-	serve   []int // index of the field Serve; nil if there is none
-}
-
-// header is a string field that is sent unless it is empty.
-type header struct {
-	index []int
-	name  string
-}
-
-// newOutput panics if t's fields cannot be sent. A status of zero means 200, or 204 without a Body.
-func newOutput(t reflect.Type, status int) *output {
-	out := &output{status: status}
-	for _, f := range reflect.VisibleFields(t) {
-		switch {
-		case f.Anonymous || !f.IsExported():
-		case f.Name == "Status":
-			out.code = f.Index
-		case f.Name == "Body":
-			out.body, out.raw = f.Index, f.Type == reflect.TypeFor[[]byte]()
-		case f.Type == reflect.TypeFor[http.HandlerFunc]():
-			out.serve = f.Index
-		case f.Type.Kind() != reflect.String || f.Tag.Get("header") == "":
-			panic("web: " + t.String() + "." + f.Name + " must be a string with a header tag")
-		default:
-			out.headers = append(out.headers, header{f.Index, http.CanonicalHeaderKey(f.Tag.Get("header"))})
-		}
-	}
-	switch {
-	case status != 0:
-	case out.body != nil || out.serve != nil:
-		out.status = http.StatusOK
-	default:
-		out.status = http.StatusNoContent
-	}
-	return out
-}
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// maxPooled is the largest buffer that returns to the pool, so that one large response does not keep its memory.
-const maxPooled = 64 << 10
-
-// write sends a handler's output, a pointer to the operation's struct, as the response to r. It fails if a body
-// cannot be encoded; then nothing has been sent.
-func (out *output) write(w http.ResponseWriter, r *http.Request, answer any) error {
-	v := reflect.ValueOf(answer)
-	if v.IsNil() {
-		w.WriteHeader(out.status)
-		return nil
-	}
-	v = v.Elem()
-	var body []byte
-	h := w.Header()
-	switch {
-	case out.body == nil:
-	case out.raw:
-		body = v.FieldByIndex(out.body).Bytes()
-	default:
-		buf := buffers.Get().(*bytes.Buffer)
-		defer func() {
-			if buf.Cap() <= maxPooled {
-				buf.Reset()
-				buffers.Put(buf)
-			}
-		}()
-		if err := encode(buf, v.FieldByIndex(out.body).Addr().Interface()); err != nil {
-			return err
-		}
-		h["Content-Type"] = onlyJSON
-		body = buf.Bytes()
-	}
-	for _, f := range out.headers {
-		if text := v.FieldByIndex(f.index).String(); text != "" {
-			h[f.name] = []string{text}
-		}
-	}
-	if out.serve != nil {
-		v.FieldByIndex(out.serve).Interface().(http.HandlerFunc)(w, r)
-		return nil
-	}
-	status := out.status
-	if out.code != nil {
-		status = int(v.FieldByIndex(out.code).Int())
-	}
-	w.WriteHeader(status)
-	if len(body) > 0 && status != http.StatusNoContent && status != http.StatusNotModified {
-		_, _ = w.Write(body) // a failed write means that the client has disconnected
-	}
-	return nil
-}
-
-// encode writes v as JSON on one line. It does not escape "<", because the output is not HTML.
-func encode(buf *bytes.Buffer, v any) error {
-	e := json.NewEncoder(buf)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	return ErrInvalid
 }
