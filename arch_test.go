@@ -50,7 +50,7 @@ var layers = [][]string{
 	{"internal/storage/migrations"},
 	{"internal/storage/sqldb"},
 	{"internal/storage/sqldb/sqldbtest"},
-	{"internal/storage/sqlcopy"},
+	{"internal/storage/sqlcopy", "internal/httpapi/idempotency"},
 	{"internal/httpapi/web", "internal/background/worker", "internal/background/queue", "internal/storage/projection",
 		"internal/background/runs", "internal/background/supervise", "internal/mail", "internal/picture"},
 	{"internal/background/drops", "internal/realtime/gateway"},

@@ -36,6 +36,7 @@ func constant(t *testing.T, file, name string) time.Duration {
 func TestDependentDurations_LeaveEnoughTime(t *testing.T) {
 	const (
 		web      = "internal/httpapi/web/"
+		keys     = "internal/httpapi/idempotency/store.go"
 		tokens   = "internal/accounts/sessions.go"
 		goClient = "client/client.go"
 	)
@@ -45,19 +46,19 @@ func TestDependentDurations_LeaveEnoughTime(t *testing.T) {
 		longer, shorter time.Duration
 		least           time.Duration
 	}{
-		{"a Go client retries a busy key longer than a claim lives", at(goClient, "defaultTimeout"), at(web+"idempotency.go", "claimTimeout"),
+		{"a Go client retries a busy key longer than a claim lives", at(goClient, "defaultTimeout"), at(keys, "claimTimeout"),
 			at(goClient, "maxWait")},
-		{"the page retries a busy key longer than a claim lives", at("web/src/api.ts", "BUSY_FOR"), at(web+"idempotency.go", "claimTimeout"),
+		{"the page retries a busy key longer than a claim lives", at("web/src/api.ts", "BUSY_FOR"), at(keys, "claimTimeout"),
 			time.Second},
 		{"the JavaScript client retries a busy key longer than a claim lives", at("clients/js/src/errors.ts", "busyFor"),
-			at(web+"idempotency.go", "claimTimeout"), time.Second},
+			at(keys, "claimTimeout"), time.Second},
 		{"the JavaScript client waits for the answer to a call longer than an operation runs", at("clients/js/src/client.ts", "answerTime"),
 			at(web+"op.go", "opTime"), time.Second},
-		{"a claim outlives the try that it is for", at(web+"idempotency.go", "claimTimeout"), at(web+"idempotency.go", "tryTimeout") +
-			at(web+"idempotency.go", "storeTimeout"), 0},
-		{"a connection outlives the try whose answer it carries", at(web+"web.go", "answerTimeout"), at(web+"idempotency.go", "tryTimeout"),
-			at(web+"idempotency.go", "storeTimeout")},
-		{"a node is known as dead before its claims lapse", at(web+"idempotency.go", "orphanTimeout"),
+		{"a claim outlives the try that it is for", at(keys, "claimTimeout"), at(keys, "TryTimeout") +
+			at(keys, "storeTimeout"), 0},
+		{"a connection outlives the try whose answer it carries", at(web+"web.go", "answerTimeout"), at(keys, "TryTimeout"),
+			at(keys, "storeTimeout")},
+		{"a node is known as dead before its claims lapse", at(keys, "orphanTimeout"),
 			at("internal/cluster/keys.go", "leaseLife"), time.Second},
 		{"presence remembers a node longer than its lease lives", at("internal/presence/watch.go", "linger"),
 			at("internal/cluster/keys.go", "leaseLife"), at("internal/cluster/service.go", "Beat")},

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/clientnet"
 	"github.com/stoa-dev/stoa/internal/base/i18n"
 	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/httpapi/idempotency"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
@@ -64,7 +65,7 @@ func (c callContext) Value(key any) any {
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 func (a *API) newCall(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{ResponseWriter: w, api: a, r: r, id: rand.Uint64()&maxID | 1, start: time.Now()}
+	c := &call{ResponseWriter: w, api: a, r: r, id: rand.Uint64()&idempotency.MaxID | 1, start: time.Now()}
 	c.extended = c.start
 	if t := r.Header.Get("X-Request-Id"); traceable(t) {
 		c.trace = t
@@ -170,9 +171,6 @@ func (c *call) user() string {
 	}
 	return c.who.UserID()
 }
-
-// maxID is the largest request id, so that it fits into BIGINT.
-const maxID = 1<<63 - 1
 
 // RequestID identifies the act that the client requests: 1 to 2⁶³−1. It is random for each request, but the same for
 // every try with one Idempotency-Key, so that a domain recognises in its own transaction what an earlier try

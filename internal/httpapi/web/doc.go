@@ -34,6 +34,5 @@
 // The ids of new objects come from [NewID], and [RequestID] identifies the request in the domain's own rows. Both are
 // the same for a retry, so that it finds the rows that an earlier try committed. An operation that creates nothing
 // has the same effect when it runs again, or is refused because it already happened. Only status, content type and
-// body are stored. Concurrent requests claim their keys, and later store their responses, in one transaction each
-// (commit.go).
+// body are stored. Package idempotency stores them.
 package web

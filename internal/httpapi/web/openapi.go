@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/httpapi/bind"
+	"github.com/stoa-dev/stoa/internal/httpapi/idempotency"
 	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 )
 
@@ -139,7 +140,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		refusals[http.StatusUnsupportedMediaType] = []*errs.Error{rt.errMediaType()}
 	}
 	if rt.isReplayed() {
-		refusals[http.StatusBadRequest] = append(refusals[http.StatusBadRequest], errKey)
+		refusals[http.StatusBadRequest] = append(refusals[http.StatusBadRequest], idempotency.ErrKey)
 		description := "Identifies this write, so that a retry does not repeat it: 1 to 128 printable ASCII characters."
 		if op.NoReplay {
 			description = "Identifies this write: 1 to 128 printable ASCII characters. The response is not stored: a retry runs again."
@@ -150,7 +151,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 			Schema:      &huma.Schema{Type: huma.TypeString},
 		})
 		if !op.NoReplay || op.Creates {
-			refusals[http.StatusConflict] = []*errs.Error{errBusy, errMismatch}
+			refusals[http.StatusConflict] = []*errs.Error{idempotency.ErrBusy, idempotency.ErrMismatch}
 		}
 	}
 	for _, e := range op.Errors {

@@ -20,6 +20,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/fairqueue"
 	"github.com/stoa-dev/stoa/internal/base/origin"
 	"github.com/stoa-dev/stoa/internal/httpapi/assets"
+	"github.com/stoa-dev/stoa/internal/httpapi/idempotency"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
@@ -134,7 +135,7 @@ type API struct {
 	lasting counts // sockets and streams among them
 	streams counts // by client network and user
 	heavy   *fairqueue.Queue
-	answers *answers // nil without Config.DB
+	answers *idempotency.Store // nil without Config.DB
 	spec    func() []byte
 
 	specFile func() *assets.File
@@ -193,7 +194,7 @@ func New(cfg Config) *API {
 	}
 	a.stats = newStats(cfg.Metrics, a)
 	if cfg.DB != nil {
-		a.answers = newAnswers(cfg.DB, cfg.Node, cfg.Live)
+		a.answers = idempotency.New(cfg.DB, cfg.Node, cfg.Live)
 	}
 	a.doc = describe(cfg)
 	a.spec = sync.OnceValue(a.writeSpec)
@@ -331,7 +332,7 @@ func (a *API) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	return a.answers.group.Run(ctx)
+	return a.answers.Run(ctx)
 }
 
 // EndStreams ends every stream and refuses new ones. [API.Serve] calls it when it drains; call it when you shut down

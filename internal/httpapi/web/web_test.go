@@ -27,6 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/leaktest"
 	"github.com/stoa-dev/stoa/internal/base/origin"
+	"github.com/stoa-dev/stoa/internal/httpapi/idempotency"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -386,7 +387,7 @@ func TestResponse_HasAllHeaders(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Name != "clock" || got.User != "ann" || got.IP != "192.0.2.1" || got.Request == 0 || got.Request > maxID {
+	if got.Name != "clock" || got.User != "ann" || got.IP != "192.0.2.1" || got.Request == 0 || got.Request > idempotency.MaxID {
 		t.Errorf("got %+v", got)
 	}
 	for name, want := range map[string]string{

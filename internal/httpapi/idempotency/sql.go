@@ -1,4 +1,4 @@
-package web
+package idempotency
 
 import (
 	"context"
@@ -10,30 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// record is a row of idempotency_keys. Times are Unix milliseconds.
-type record struct {
-	Scope       string // "USER OPERATION"
-	Key         string `bun:"idem_key"`
-	RequestHash string // see [API.mac]
-	Status      int    // 0 until a response is stored
-	ContentType string
-	Body        []byte
-	Created     int64 // start of the first try; part of the request id
-	Claimed     int64 // start of the running try; 0 if none runs
-	Expires     int64
-	Claim       int64 // identifies the running or last try, which owns the row; see newClaim
-
-	// Not columns: the RequestHash as older nodes wrote it, and the one under [Config.SecretPrevious].
-	plainHash, previousHash string
-}
-
-func (rec record) row() rowKey { return rowKey{rec.Scope, rec.Key} }
-
-// rowKey is the primary key.
-type rowKey struct{ scope, key string }
-
 // values appends the row to args, in the order of [recordUpsert]'s columns.
-func (rec record) values(args []any) []any {
+func (rec Record) values(args []any) []any {
 	body := rec.Body
 	if body == nil {
 		body = []byte{} // nil would be NULL
@@ -101,7 +79,7 @@ func newStatements(db *sqldb.DB) statements {
 	}
 }
 
-func values(recs []record) []any {
+func values(recs []Record) []any {
 	args := make([]any, 0, 10*(len(recs)+7)) // an Inserter pads its rows
 	for _, rec := range recs {
 		args = rec.values(args)
@@ -110,14 +88,14 @@ func values(recs []record) []any {
 }
 
 // add inserts the rows of new tries, sorted by key, and reports whether all were new.
-func (s statements) add(ctx context.Context, recs []record) (all bool, err error) {
+func (s statements) add(ctx context.Context, recs []Record) (all bool, err error) {
 	added, err := s.insert.Insert(ctx, values(recs))
 	return added == int64(len(recs)), err
 }
 
 // locked inserts the missing rows and returns all of them by key, without their responses. They stay locked until tx
 // ends.
-func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []record) (map[rowKey]record, error) {
+func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []Record) (map[rowKey]Record, error) {
 	if _, err := tx.SQL().ExecContext(ctx, s.insert.For(len(recs)), values(recs)...); err != nil {
 		return nil, err
 	}
@@ -126,9 +104,9 @@ func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []record) (ma
 		keys = append(keys, rec.Scope, rec.Key)
 	}
 	rows, err := tx.QueryContext(ctx, recordSelect+sqldb.AnyOf("scope = ? AND idem_key = ?", len(recs))+tx.Dialect().ForUpdate(), keys...)
-	found := map[rowKey]record{}
+	found := map[rowKey]Record{}
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var rec record
+		var rec Record
 		err := rows.Scan(&rec.Scope, &rec.Key, &rec.RequestHash, &rec.Status, &rec.Created, &rec.Claimed, &rec.Expires, &rec.Claim)
 		found[rec.row()] = rec
 		return err
@@ -137,7 +115,7 @@ func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []record) (ma
 }
 
 // replace assigns locked rows to new tries.
-func (s statements) replace(ctx context.Context, tx *sqldb.Tx, recs []record) error {
+func (s statements) replace(ctx context.Context, tx *sqldb.Tx, recs []Record) error {
 	if len(recs) == 0 {
 		return nil
 	}
@@ -148,7 +126,7 @@ func (s statements) replace(ctx context.Context, tx *sqldb.Tx, recs []record) er
 // finish ends tries: it stores the responses of records with a Status, and frees the rows of the others, so that the
 // next try runs at once. It changes no row that another try has taken over, and does not restore swept or erased
 // rows.
-func (s statements) finish(ctx context.Context, recs []record) error {
+func (s statements) finish(ctx context.Context, recs []Record) error {
 	for len(recs) > 0 {
 		n, bodies := 0, 0
 		for n < min(len(recs), maxRows) && (n == 0 || bodies+len(recs[n].Body) <= maxBodies) {
@@ -165,7 +143,7 @@ func (s statements) finish(ctx context.Context, recs []record) error {
 }
 
 // loadAnswer sets the content type and the body of rec, which has a Status; ok is false if the row no longer exists.
-func loadAnswer(ctx context.Context, db *sqldb.DB, rec *record) (ok bool, err error) {
+func loadAnswer(ctx context.Context, db *sqldb.DB, rec *Record) (ok bool, err error) {
 	err = db.QueryRowContext(ctx, recordAnswer, rec.Scope, rec.Key, rec.Claim).Scan(&rec.ContentType, &rec.Body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
