@@ -1,4 +1,4 @@
-// Package openapi writes an OpenAPI document without repetition.
+// Package openapi completes an OpenAPI document, and writes it without repetition.
 //
 // In a compact document, parameters and successful responses that several operations have are in components. So are the
 // refusals that many operations share: an operation refers to one such response as its "default". Its other refusals
@@ -25,7 +25,7 @@ const (
 	parameterRef = "#/components/parameters/"
 	responseRef  = "#/components/responses/"
 	headerRef    = "#/components/headers/"
-	problemRef   = "#/components/schemas/Problem"
+	problemRef   = SchemaRef + "Problem"
 	problemMedia = "application/problem+json"
 	everyHeader  = "X-Request-ID"
 	// sharedPart is a divisor: a refusal is shared if at least one operation in sharedPart has it.

@@ -49,11 +49,9 @@ func describe(cfg Config) *huma.OpenAPI {
 	return doc
 }
 
-const schemaRef = "#/components/schemas/"
-
 // newSchemas returns an empty registry. It gives [api.Time] the schema of [time.Time].
 func newSchemas() huma.Registry {
-	schemas := huma.NewMapRegistry(schemaRef, huma.DefaultSchemaNamer)
+	schemas := huma.NewMapRegistry(openapi.SchemaRef, huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]())
 	return schemas
 }
@@ -251,11 +249,11 @@ func (a *API) describeEvents(rt *route) *huma.Schema {
 				"data": data,
 			},
 		}
-		all.OneOf = append(all.OneOf, &huma.Schema{Ref: schemaRef + name})
-		all.Discriminator.Mapping[event] = schemaRef + name
+		all.OneOf = append(all.OneOf, &huma.Schema{Ref: openapi.SchemaRef + name})
+		all.Discriminator.Mapping[event] = openapi.SchemaRef + name
 	}
 	components["Event"] = all
-	return &huma.Schema{Ref: schemaRef + "Event"}
+	return &huma.Schema{Ref: openapi.SchemaRef + "Event"}
 }
 
 // codeTexts lists refusals by code, with their texts.
@@ -269,7 +267,13 @@ func codeTexts(list []*errs.Error) string {
 }
 
 func (a *API) writeSpec() []byte {
-	a.finishSchemas()
+	codes := map[string]bool{errNoRoute.Code: true, errMethod.Code: true}
+	var bodies []*huma.Schema
+	for _, rt := range a.routes {
+		maps.Copy(codes, rt.codes)
+		bodies = append(bodies, rt.in.Schema())
+	}
+	openapi.Complete(a.doc, bodies, slices.Sorted(maps.Keys(codes)))
 	b, err := json.Marshal(a.doc)
 	if err == nil {
 		b, err = openapi.Compact(b)
@@ -278,112 +282,6 @@ func (a *API) writeSpec() []byte {
 		panic(err) // a type in an operation cannot be described
 	}
 	return b
-}
-
-// finishSchemas completes the schemas when all operations are known. The enum of a problem's code lists all codes,
-// responses may get more fields later, and each body gets an example.
-func (a *API) finishSchemas() {
-	codes := map[string]bool{errNoRoute.Code: true, errMethod.Code: true}
-	sent := map[string]bool{} // schemas of request bodies, which refuse unknown fields
-	for _, rt := range a.routes {
-		maps.Copy(codes, rt.codes)
-		if rt.in != nil {
-			a.collectRefs(rt.in.Schema(), sent)
-		}
-	}
-	schemas := a.schemas().Map()
-	for name, s := range schemas {
-		if !sent[name] && s.AdditionalProperties == false {
-			s.AdditionalProperties = nil
-		}
-	}
-	if p := schemas["Problem"]; p != nil {
-		code := p.Properties["code"]
-		code.Enum = nil
-		for _, c := range slices.Sorted(maps.Keys(codes)) {
-			code.Enum = append(code.Enum, c)
-		}
-	}
-	for _, item := range a.doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-			if op == nil {
-				continue
-			}
-			if op.RequestBody != nil {
-				a.exemplify(op.RequestBody.Content)
-			}
-			for _, r := range op.Responses {
-				a.exemplify(r.Content)
-			}
-		}
-	}
-}
-
-// collectRefs adds the names of all schemas that s refers to.
-func (a *API) collectRefs(s *huma.Schema, names map[string]bool) {
-	if s == nil {
-		return
-	}
-	if name, ok := strings.CutPrefix(s.Ref, schemaRef); ok {
-		if !names[name] {
-			names[name] = true
-			a.collectRefs(a.schemas().Map()[name], names)
-		}
-		return
-	}
-	a.collectRefs(s.Items, names)
-	for _, p := range s.Properties {
-		a.collectRefs(p, names)
-	}
-}
-
-func (a *API) exemplify(content map[string]*huma.MediaType) {
-	for media, m := range content {
-		if media == onlyJSON[0] && m.Example == nil {
-			m.Example = a.example(m.Schema)
-		}
-	}
-}
-
-// example returns a value of a schema, made of the example tags of its fields. It omits optional fields without an
-// example.
-func (a *API) example(s *huma.Schema) any {
-	if s.Ref != "" {
-		s = a.schemas().SchemaFromRef(s.Ref)
-	}
-	switch {
-	case len(s.Examples) > 0:
-		return s.Examples[0]
-	case len(s.Enum) > 0:
-		return s.Enum[0]
-	case s.Default != nil:
-		return s.Default
-	}
-	switch s.Type {
-	case huma.TypeObject:
-		object := map[string]any{}
-		for name, p := range s.Properties {
-			if slices.Contains(s.Required, name) || len(p.Examples) > 0 {
-				object[name] = a.example(p)
-			}
-		}
-		return object
-	case huma.TypeArray:
-		return []any{a.example(s.Items)}
-	case huma.TypeInteger, huma.TypeNumber:
-		return 1
-	case huma.TypeBoolean:
-		return true
-	}
-	switch s.Format {
-	case "date":
-		return "2026-11-23"
-	case "date-time":
-		return "2026-11-23T09:30:00.000Z"
-	case "email":
-		return "ada@example.org"
-	}
-	return "text"
 }
 
 func (a *API) serveSpec(w http.ResponseWriter, r *http.Request) { a.specFile().ServeHTTP(w, r) }
