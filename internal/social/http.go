@@ -236,7 +236,7 @@ func (s *Service) deleteFriend(ctx context.Context, caller accounts.Caller, in *
 }
 
 type relationsInput struct {
-	IDs []accounts.ID `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids of users, separated by commas"`
+	IDs []accounts.ID `query:"ids" required:"true" minItems:"1" maxItems:"100" unknown:"id.malformed" doc:"ids of users, separated by commas"`
 }
 
 func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *relationsInput) (*web.Body[api.Relations], error) {

@@ -6,6 +6,6 @@
 // or [ErrInvalid], and the refusal names each faulty field but no value.
 //
 // A field may be an [ids.ID] or a list of them. A malformed id in a path identifies nothing: the field's tag unknown has
-// the codes of refusals, and the first code that is among the operation's own refuses the request. Other faults of the
-// request precede it.
+// the codes of refusals, and the first code that is among the operation's own refuses the request. Without the tag, which a
+// path must have, the refusal is [ids.ErrMalformed]. Other faults of the request precede it.
 package bind

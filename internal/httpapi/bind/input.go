@@ -96,9 +96,9 @@ func newParam(reg huma.Registry, f reflect.StructField, op Operation) param {
 	p.required = p.required || p.in == "path"
 	switch kind := f.Type.Kind(); {
 	case isID(f.Type):
-		p.parse = idParser(p.unknown(f, op))
+		p.parse = idParser(p.in+"."+p.name, p.unknown(f, op))
 	case kind == reflect.Slice && isID(f.Type.Elem()):
-		p.parse = idsParser(p.in + "." + p.name)
+		p.parse = idsParser(p.in+"."+p.name, p.unknown(f, op))
 	case kind == reflect.String:
 		p.parse = parseString
 	case kind == reflect.Int, kind == reflect.Int64:
@@ -165,11 +165,11 @@ func isID(t reflect.Type) bool {
 }
 
 // unknown returns the refusal of a malformed id in the field f of p: the first code of the tag unknown that is in
-// op.Refusals. Without the tag it is [ids.ErrMalformed]. It panics if a path's id has no refusal.
+// op.Refusals. It returns nil without the tag, but panics if a path's id has no refusal.
 func (p *param) unknown(f reflect.StructField, op Operation) *errs.Error {
 	codes, ok := f.Tag.Lookup("unknown")
 	if !ok && p.in != "path" {
-		return ids.ErrMalformed.On(p.in+"."+p.name, notAnID)
+		return nil
 	}
 	for code := range strings.SplitSeq(codes, ",") {
 		if i := slices.IndexFunc(op.Refusals, func(e *errs.Error) bool { return e.Code == code }); i >= 0 {
@@ -179,35 +179,37 @@ func (p *param) unknown(f reflect.StructField, op Operation) *errs.Error {
 	panic("bind: " + op.ID + ": " + p.in + "." + p.name + " has no code of Op.Errors in its unknown tag")
 }
 
-const notAnID = "is not an identifier"
-
-// idParser returns the parser of an id. A malformed id is refused with unknown.
-func idParser(unknown *errs.Error) func(reflect.Value, string) (any, error) {
+// idParser returns the parser of an id at a location. A malformed id is refused with unknown, or [ids.ErrMalformed] if
+// unknown is nil.
+func idParser(where string, unknown *errs.Error) func(reflect.Value, string) (any, error) {
 	return func(f reflect.Value, text string) (any, error) {
-		if setID(f, text) != nil {
-			return text, unknown
+		if !setID(f, text) {
+			return text, cmp.Or(unknown, malformedID(where))
 		}
 		return text, nil
 	}
 }
 
-// idsParser returns the parser of a list of ids at a location.
-func idsParser(where string) func(reflect.Value, string) (any, error) {
+// idsParser is idParser for a list of ids.
+func idsParser(where string, unknown *errs.Error) func(reflect.Value, string) (any, error) {
 	return func(f reflect.Value, text string) (any, error) {
 		list := strings.Split(text, ",")
 		f.Set(reflect.MakeSlice(f.Type(), len(list), len(list)))
 		for i, text := range list {
-			if text == "" || setID(f.Index(i), text) != nil {
-				return list, ids.ErrMalformed.On(fmt.Sprintf("%s[%d]", where, i), notAnID)
+			if !setID(f.Index(i), text) {
+				return list, cmp.Or(unknown, malformedID(fmt.Sprintf("%s[%d]", where, i)))
 			}
 		}
 		return list, nil
 	}
 }
 
-func setID(f reflect.Value, text string) error {
-	return f.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+// setID sets f to an id and reports whether text is one.
+func setID(f reflect.Value, text string) bool {
+	return text != "" && f.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)) == nil
 }
+
+func malformedID(where string) *errs.Error { return ids.ErrMalformed.On(where, "is not an identifier") }
 
 // from returns the request's value of p, "" if it has none.
 func (p *param) from(r *http.Request) string {

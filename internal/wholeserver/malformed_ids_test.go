@@ -1,0 +1,54 @@
+package wholeserver
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stoa-dev/stoa/api"
+)
+
+// A malformed id is refused as an unknown one. The golden file has the refusal of each path and of each field of a query
+// or a body that has ids.
+func TestBadIDs_GetTheRefusalOfTheirOperation(t *testing.T) {
+	w := newWorld(t)
+	w.populate()
+	fields := []string{"query.id", "query.ids", "query.users", "body.after", "body.link", "body.members", "body.to", "body.user", "body.users"}
+	var lines []string
+	for _, o := range w.ops {
+		for _, p := range o.places() {
+			isPath := p.in == "path" && p.text() && len(p.schema.Enum) == 0
+			if !isPath && !slices.Contains(fields, p.String()) || strings.HasPrefix(o.path, "/v1/service/") { // a user is refused earlier
+				continue
+			}
+			var bad any = "bad"
+			if p.in == "body" && p.schema.is("array") {
+				bad = []string{"bad"}
+			}
+			a := w.asMal(o.request(t, map[string]any{p.String(): bad}))
+			line := strings.Join([]string{o.String(), p.String(), a.header.Get("Content-Type"), a.code()}, " ")
+			var problem api.Problem
+			_ = json.Unmarshal([]byte(a.body), &problem) // a success has none
+			for _, e := range problem.Errors {
+				line += " " + e.Location
+			}
+			lines = append(lines, line)
+		}
+	}
+	const golden = "testdata/malformed_ids.golden"
+	got := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
