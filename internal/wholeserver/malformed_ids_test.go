@@ -2,6 +2,7 @@ package wholeserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func TestBadIDs_GetTheRefusalOfTheirOperation(t *testing.T) {
 				bad = []string{"bad"}
 			}
 			a := w.asMal(o.request(t, map[string]any{p.String(): bad}))
-			line := strings.Join([]string{o.String(), p.String(), a.header.Get("Content-Type"), a.code()}, " ")
+			line := fmt.Sprintf("%s %s: %d %s", o, p, a.status, a.code())
 			var problem api.Problem
 			_ = json.Unmarshal([]byte(a.body), &problem) // a success has none
 			for _, e := range problem.Errors {
