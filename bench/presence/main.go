@@ -72,7 +72,7 @@ func open(ctx context.Context, db *sqldb.DB, url string) (*node, error) {
 	}
 	id, quiet := ids.New[cluster.Node](), slog.New(slog.DiscardHandler)
 	bus := events.NewBus(r, id.String(), quiet)
-	nodes := cluster.New(cluster.Config{Redis: r, Bus: bus.Nodes(), Node: id, Metrics: prometheus.NewRegistry(), Log: quiet})
+	nodes := cluster.New(cluster.Config{Redis: r, Bus: bus, Node: id, Metrics: prometheus.NewRegistry(), Log: quiet})
 	caches := cache.NewRuntime(r, bus.Nodes(), cache.Config{})
 	people, err := accounts.New(accounts.Config{DB: db, Redis: r, Limiter: ratelimit.New(r), Caches: caches, Bus: bus,
 		Secret: make([]byte, 32), Log: quiet})

@@ -192,7 +192,7 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 			if c := look(); !c.OK || !strings.Contains(c.Found, "the newest") {
 				t.Errorf("migrated: %+v", c)
 			}
-			if _, err := agree(t.Context(), db, []byte(strings.Repeat("a", 32)), nil); err != nil {
+			if err := (&secrets{current: []byte(strings.Repeat("a", 32))}).agree(t.Context(), db); err != nil {
 				t.Fatal(err)
 			}
 			for secret, sound := range map[string]bool{strings.Repeat("a", 32): true, strings.Repeat("b", 32): false, "": false} {

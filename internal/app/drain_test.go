@@ -27,7 +27,7 @@ func TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = db.Close() })
 		a := &App{log: slog.New(slog.DiscardHandler), drain: newDrain(t.Context())}
-		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](),
+		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log), Node: ids.New[cluster.Node](),
 			Metrics: obs.NewRegistry(), Log: a.log})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := a.drain.running(ctx, stop)
@@ -104,7 +104,7 @@ func TestADrainWhileANodeStartsIsNotForgotten(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = db.Close() })
 		a := &App{log: slog.New(slog.DiscardHandler), drain: newDrain(t.Context())}
-		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](),
+		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log), Node: ids.New[cluster.Node](),
 			Metrics: obs.NewRegistry(), Log: a.log})
 		ctx, stop := context.WithCancel(t.Context())
 		defer a.drain.running(ctx, stop)()

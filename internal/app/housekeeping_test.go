@@ -30,7 +30,7 @@ func TestStoredAnswersAreSweptByTheClockTheyExpireBy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	jobs := a.housekeeping(nil)
+	jobs := a.housekeeping()
 	sweep := jobs[slices.IndexFunc(jobs, func(j worker.Job) bool { return j.Name == "web.idempotency" })]
 	if err := sweep.Run(t.Context()); err != nil {
 		t.Fatal(err)

@@ -24,24 +24,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/serviceapi"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
-	"github.com/stoa-dev/stoa/lib/ratelimit"
 	pages "github.com/stoa-dev/stoa/web"
 )
 
-// liveNodes returns the names of the live nodes.
-func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
-	live, err := a.cluster.Live(ctx)
-	for id := range live {
-		names = append(names, id.String())
-	}
-	return names, err
-}
-
 // newAPI adds the routes of the node's roles. Every node reports its health.
-func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
+func (a *App) newAPI(context.Context) error {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors),
-		ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, SecretPrevious: previous, Node: a.node, Live: a.liveNodes,
+		ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: a.secrets.current, SecretPrevious: a.secrets.previous,
+		Node: a.node, Live: a.cluster.LiveNames,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, Draining: a.drain.on,
 		MaxSocketsPerNetwork: a.cfg.Gateway.MaxFrom,
 		OpTime:               a.cfg.Webhooks.Before.Longest() + 2*time.Second, // the rest is for SQL and Redis
@@ -52,7 +43,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
 			cfg.Capacity.Lasting, "max_from", most)
 	}
 	if a.cfg.Limits {
-		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit
+		cfg.Limiter, cfg.Limit = a.limiter, web.DefaultLimit
 	}
 	a.api = web.New(cfg)
 	a.api.Raw("GET /healthz", http.HandlerFunc(healthz))
@@ -76,6 +67,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
 	case a.cfg.does(roleGateway): // its sockets call the operations
 		a.api.Unserved(a.operations)
 	}
+	return nil
 }
 
 // operations adds the API's operations of all domains.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -44,6 +45,22 @@ func (c Config) withSource(err error) error {
 func sumOf(secret []byte) string {
 	sum := sha256.Sum256(append([]byte("stoa node secret "), secret...))
 	return hex.EncodeToString(sum[:16])
+}
+
+// secrets are the secrets of a node.
+type secrets struct {
+	current  []byte
+	previous []byte // nil unless the secret is being rotated
+	agreed   []byte // one of the two: the secret that the nodes have used so far
+}
+
+// read reads the current and the previous secret. It reports whether it has generated the current one.
+func (s *secrets) read(cfg Config) (isNew bool, err error) {
+	if s.current, isNew, err = secret(cfg); err != nil {
+		return false, err
+	}
+	s.previous, err = previousSecret(cfg)
+	return isNew, err
 }
 
 // secret returns the configured secret, or the one in the data folder. If there is none, it generates one, and reports
@@ -173,13 +190,13 @@ func writeOnce(path, text string) error {
 }
 
 // agree ensures that all nodes on one database have the same secret. Otherwise a node would refuse codes and cards of
-// another node. During a rotation a node has two secrets. agree returns the secret that the nodes have used so far. It
-// returns errSecret if that is neither of the two.
-func agree(ctx context.Context, db *sqldb.DB, secret, previous []byte) (before []byte, err error) {
-	mine := sumOf(secret)
+// another node. During a rotation a node has two secrets. agree returns errSecret if the nodes have used neither of the
+// two.
+func (s *secrets) agree(ctx context.Context, db *sqldb.DB) error {
+	mine := sumOf(s.current)
 	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
 	var held string
-	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, put.For(1), secretSum, mine); err != nil {
 			return err
 		}
@@ -187,19 +204,37 @@ func agree(ctx context.Context, db *sqldb.DB, secret, previous []byte) (before [
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case held == mine:
-		return secret, nil
-	case previous != nil && held == sumOf(previous):
-		return previous, nil
+		s.agreed = s.current
+	case s.previous != nil && held == sumOf(s.previous):
+		s.agreed = s.previous
+	default:
+		return errSecret
 	}
-	return nil, errSecret
+	return nil
 }
 
-// useSecret makes this secret required for other nodes, as their current or previous one.
-func useSecret(ctx context.Context, db *sqldb.DB, secret []byte) error {
-	_, err := db.ExecContext(ctx, "UPDATE settings SET value = ? WHERE name = ?", sumOf(secret), secretSum)
+// rotated reports whether this node is the first one with its current secret.
+func (s *secrets) rotated() bool { return !bytes.Equal(s.agreed, s.current) }
+
+// use makes the current secret required for other nodes, as their current or previous one.
+func (s *secrets) use(ctx context.Context, db *sqldb.DB) error {
+	_, err := db.ExecContext(ctx, "UPDATE settings SET value = ? WHERE name = ?", sumOf(s.current), secretSum)
 	return err
+}
+
+// confirmSecret stores the key of pushes, so that no read of it writes. If this node is the first one with its secret,
+// confirmSecret makes the secret required.
+func (a *App) confirmSecret(ctx context.Context) error {
+	_, err := a.push.Key(ctx)
+	if !a.secrets.rotated() {
+		return nil
+	}
+	if err != nil { // the key must be stored before the earlier secret may be removed
+		return err
+	}
+	return a.secrets.use(ctx, a.db)
 }
 
 // tryWrite commits a small change, to find out whether the database accepts the server's writes.

@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -677,7 +678,7 @@ func TestRedisFirst_ChecksDurabilityOnceRedisIsBack(t *testing.T) {
 	server.Kill()
 	var told logtest.Buffer
 	s := New(Config{
-		DB: sqldbtest.SQLite(t), Redis: rdb, Metrics: prometheus.NewRegistry(),
+		DB: sqldbtest.SQLite(t), Redis: rdb, Bus: events.NewBus(rdb, "a", nil), Metrics: prometheus.NewRegistry(),
 		Log: told.Logger(), Settings: first(),
 	})
 	if err := s.CheckMode(t.Context()); err != nil || !strings.Contains(told.String(), "it will be asked") {

@@ -107,6 +107,7 @@ func New(cfg Config) *Service {
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
 		Changed: s.changed, State: s.state, Write: s.writeStates, Metrics: cfg.Metrics, Name: "checkin", Patience: cfg.Pace.Round,
 	})
+	cfg.Bus.DelayEpochsWhile(s.projection.Behind)
 	if cfg.Mode == RedisFirst {
 		s.checkins = newStreamLog(cfg, s)
 	} else {
@@ -159,9 +160,6 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	settling.Wait()
 	return nil
 }
-
-// Behind reports whether Redis lacks a change that this node has acknowledged.
-func (s *Service) Behind() bool { return s.projection.Behind() }
 
 // Degraded returns why reads use SQL. It is empty when Redis is complete.
 func (s *Service) Degraded() string { return s.projection.Degraded() }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
@@ -30,7 +31,7 @@ const (
 // Config configures the registry.
 type Config struct {
 	Redis   *redis.DB
-	Bus     *bus.Bus
+	Bus     *events.Bus // carries the events of nodes, and removes dead nodes from its channels
 	Node    ID
 	Version string
 	Roles   []string
@@ -39,7 +40,6 @@ type Config struct {
 
 	Sockets func() int  // number of client connections; nil: none
 	Ordered func(Order) // is called once per order, in their order, and must not block; nil: orders are ignored
-	Lapsed  func()      // is called after other nodes may have seen this node as dead, and must not block; may be nil
 
 	Settings
 }
@@ -54,7 +54,7 @@ type Service struct {
 
 	sockets func() int
 	ordered func(Order)
-	lapsed  func()
+	lapsed  func() // is called after other nodes may have seen this node as dead, and must not block
 
 	mu     sync.Mutex
 	self   Node
@@ -74,8 +74,8 @@ type Service struct {
 // bus runs.
 func New(cfg Config) *Service {
 	s := &Service{
-		redis: &redisStore{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1),
-		sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Lapsed,
+		redis: &redisStore{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus.Nodes(), log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1),
+		sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Bus.TakenForDead,
 		self: Node{ID: cfg.Node, Boot: ids.New[boot](), Address: cfg.Advertise, RTMPPort: cfg.RTMPPort, GRPCPort: cfg.GRPCPort,
 			Version: cfg.Version, Roles: cfg.Roles, Status: Starting, Started: time.Now().UTC().Truncate(time.Millisecond)},
 	}
@@ -85,7 +85,8 @@ func New(cfg Config) *Service {
 		defer s.mu.Unlock()
 		s.news++
 	}
-	cfg.Bus.Handle(Topic, bus.Handler{Event: func(bus.Event) { changed() }, Lost: changed})
+	s.bus.Handle(Topic, bus.Handler{Event: func(bus.Event) { changed() }, Lost: changed})
+	cfg.Bus.RemoveDead(s.LiveNames)
 	return s
 }
 
@@ -149,6 +150,15 @@ func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// LiveNames returns the names of the nodes of [Service.Live].
+func (s *Service) LiveNames(ctx context.Context) (names []string, err error) {
+	live, err := s.Live(ctx)
+	for id := range live {
+		names = append(names, id.String())
+	}
+	return names, err
 }
 
 // eventCount returns the number of events so far.
@@ -233,7 +243,7 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 	// Between two answers the lease may have expired and been renewed by a heartbeat whose answer was lost.
 	lapsed := found.lapsed || time.Since(s.renewed) > s.redis.lease
 	s.renewed = asked
-	if lapsed && s.lapsed != nil {
+	if lapsed {
 		s.lapsed()
 	}
 	if lapsed || !*joined {

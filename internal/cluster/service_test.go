@@ -35,7 +35,8 @@ func must(t testing.TB, err error) {
 // member is a node under test with the bus events that it received.
 type member struct {
 	*Service
-	stop func()
+	channels *events.Bus
+	stop     func()
 
 	mu   sync.Mutex
 	told []string
@@ -57,8 +58,8 @@ func join(t testing.TB, db *redis.DB, l lives) *member {
 	t.Helper()
 	id := ids.New[Node]()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	b := events.NewBus(db, id.String(), log).Nodes()
-	m := &member{Service: New(Config{Redis: db, Bus: b, Node: id, Version: "v1", Roles: []string{"api"},
+	b := events.NewBus(db, id.String(), log)
+	m := &member{channels: b, Service: New(Config{Redis: db, Bus: b, Node: id, Version: "v1", Roles: []string{"api"},
 		Metrics: prometheus.NewRegistry(), Log: log, Settings: Settings{Advertise: "stoa:80", RTMPPort: 1935, GRPCPort: 50051}})}
 	m.beat, m.redis.lease, m.redis.entry = l.beat, l.lease, l.entry
 	return m
@@ -233,7 +234,7 @@ func testSilent(t *testing.T, db *redis.DB) {
 		t.Errorf("published %q, want three joins", got)
 	}
 	if lapsed != 3 {
-		t.Errorf("Lapsed was called %d times, want three", lapsed)
+		t.Errorf("lapsed was called %d times, want three", lapsed)
 	}
 	m.signOff(t.Context())
 }
@@ -380,6 +381,18 @@ func TestLive_WithoutOwnLeaseReportsNoDeaths(t *testing.T) {
 	})
 }
 
+func TestNew_BusRemovesDeadNodes(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	events.NewBus(db, "dead", nil).Listen(t.Context(), "ann", &events.Listener{})
+	m := join(t, db, brief).run(t)
+	m.channels.Listen(t.Context(), "ann", &events.Listener{})
+	nodes := keyspace.Def1[keyspace.Text](keyspace.New("test"), "gateway:nodes:{{channel}}", keyspace.BytesOf("nodes"),
+		keyspace.Forever("a test's"), keyspace.Doc{}).At(keyspace.Text{S: "ann"})
+	if got, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: nodes.Key}).Text(); got != m.self.ID.String() || err != nil {
+		t.Errorf("subscribers: got %q, want %s alone; %v", got, m.self.ID, err)
+	}
+}
+
 func TestReachable(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:80": "127.0.0.1:80", "0.0.0.0:80": "box:80", "[::]:80": "box:80", ":80": "box:80", "[fe80::1]:80": "[fe80::1]:80",
@@ -389,20 +402,12 @@ func TestReachable(t *testing.T) {
 			t.Errorf("reachable(%s) = %s, want %s", addr, got, want)
 		}
 	}
-	s := New(Config{Bus: bus.New(redistest.Open(t, "embedded"), testKeys, bus.Config{Node: "a"}), Metrics: prometheus.NewRegistry()})
+	s := New(Config{Bus: events.NewBus(redistest.Open(t, "embedded"), "a", nil), Metrics: prometheus.NewRegistry()})
 	s.Listening("10.0.0.1:80")
 	if got := s.Self().Address; got != "10.0.0.1:80" {
 		t.Errorf("listening there it is %s", got)
 	}
 }
-
-var (
-	testSchema = keyspace.New("test")
-	testKeys   = bus.Keys{
-		Events: keyspace.DefChannel0(testSchema, "test:events", keyspace.RawMessages("text"), keyspace.Doc{}).At(),
-		Log:    keyspace.Def0(testSchema, "test:events", keyspace.StreamOf("e"), keyspace.Forever("a test's"), keyspace.Doc{}).At(),
-	}
-)
 
 func TestSettings_Faults(t *testing.T) {
 	if err := (Settings{Advertise: "stoa-1:8080", RTMPPort: 1935, GRPCPort: 65535}).Validate(); err != nil {

@@ -29,47 +29,11 @@ import (
 // SettingsChanged is the cache event of a user's settings.
 var SettingsChanged = cache.NewEvent[accounts.ID]("chat settings changed")
 
-// People is the part of accounts that this domain uses; *accounts.Service implements it.
-type People interface {
-	// Profiles returns the profiles of the users in ids that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-}
-
-// Relations is the part of social that this domain uses; *social.Service implements it.
-type Relations interface {
-	// MayContact returns an error of r if a user may not contact another user, who has the policy.
-	MayContact(ctx context.Context, from, to accounts.ID, policy social.Policy, r social.Refusals) error
-	// NotApart returns an error of r if one of two users blocks the other.
-	NotApart(ctx context.Context, user, other accounts.ID, r social.Refusals) error
-
-	// Sights returns what a viewer may see of other users, from a cache. SightsNow reads pairs from SQL.
-	Sights(ctx context.Context, viewer accounts.ID, others []accounts.ID) (map[accounts.ID]social.Sight, error)
-	SightsNow(ctx context.Context, views []social.View) (map[social.View]social.Sight, error)
-
-	// Apart returns the users in others who block the user, or whom the user blocks.
-	Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
-}
-
-// Groups is the part of groups that this domain uses; *groups.Service implements it. Decisions use [groups.Standings],
-// which reads SQL.
-type Groups interface {
-	// IsMember reports whether a user is in a group, from a cache.
+// groupMembers returns the members of groups from a cache; *groups.Service implements it. Decisions use
+// [groups.Standings], which reads SQL.
+type groupMembers interface {
 	IsMember(ctx context.Context, id groups.ID, user accounts.ID) (bool, error)
-	// MemberIDs returns all members of a group, from a cache.
 	MemberIDs(ctx context.Context, id groups.ID) ([]accounts.ID, error)
-}
-
-// Files is the part of transfers that this domain uses; *transfers.Service implements it.
-type Files interface {
-	// Lock returns the files in list that are complete and available. They stay so until tx ends.
-	Lock(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) (map[transfers.ID]transfers.File, error)
-
-	// MakePermanent marks locked files as used by messages, and Release frees the ones that no message uses any longer.
-	MakePermanent(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
-	Release(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
-
-	// FileLink returns the address of the file of a message, or of its thumbnail with a side.
-	FileLink(ctx context.Context, user accounts.ID, id transfers.ID, side int) (api.FileLink, error)
 }
 
 // Config has the parts that the domain needs.
@@ -81,11 +45,11 @@ type Config struct {
 	Node      string // this process; see projection.Config
 	Metrics   prometheus.Registerer
 	Bus       *events.Bus // receives the events, after the commit
-	People    People
-	Relations Relations
-	Groups    Groups
-	Files     Files
-	Hooks     *webhooks.Service // before-hooks and after-hooks of messages; nil: none
+	People    *accounts.Service
+	Relations *social.Service
+	Groups    *groups.Service    // New registers the service as its follower
+	Files     *transfers.Service // New registers the service as the one that decides who sees files of messages
+	Hooks     *webhooks.Service  // before-hooks and after-hooks of messages; nil: none
 	Log       *slog.Logger
 
 	Settings
@@ -100,10 +64,10 @@ type Service struct {
 	settings        *cache.Cache[accounts.ID, settings]
 	bus             *events.Bus
 	pendingProgress *pendingProgress
-	people          People
-	relations       Relations
-	groups          Groups
-	files           Files
+	people          *accounts.Service
+	relations       *social.Service
+	groups          groupMembers
+	files           *transfers.Service
 	hooks           *webhooks.Service
 	cfg             Settings
 	metrics         *metrics
@@ -126,6 +90,7 @@ func New(ctx context.Context, cfg Config) *Service {
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
 		Changed: s.sql.changedSince, State: s.compute, Write: s.write, Late: s.publishMissed, Metrics: cfg.Metrics, Name: "chats",
 	})
+	cfg.Bus.DelayEpochsWhile(s.projection.Behind)
 	copies := cfg.Cache
 	// A change continues without Redis. If only this node has lost Redis, another node may use the old settings until
 	// the outbox has delivered the invalidation.
@@ -140,6 +105,8 @@ func New(ctx context.Context, cfg Config) *Service {
 	cache.Drops(cfg.Caches, SettingsChanged, s.settings)
 	s.messages, s.movedMarks, s.loader = newCommitter(s), newMarker(s), newLoader(s)
 	s.locks = sqldb.NewLocks(s.sql.lock, s.sql.lockFree)
+	cfg.Files.Serve(s)
+	cfg.Groups.Follow(s)
 	return s
 }
 
@@ -160,9 +127,6 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	settling.Wait()
 	return nil
 }
-
-// Behind reports whether Redis lacks a write that this node has acknowledged.
-func (s *Service) Behind() bool { return s.projection.Behind() }
 
 // Degraded returns the reason why reads use SQL; it is empty if Redis is complete.
 func (s *Service) Degraded() string { return s.projection.Degraded() }

@@ -84,8 +84,6 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	}
 	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people,
 		Relations: friends, Groups: in, Files: uploads, Log: log, Settings: settings})
-	uploads.Serve(s)
-	in.Follow(s)
 	s.redis.budget = 10 * time.Second // a slow machine must not decide a test
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup

@@ -95,7 +95,7 @@ func (w *world) start() *node {
 	n := &node{reg: prometheus.NewRegistry(), wire: w.memory.Wire()}
 	db, id, log := redistest.OpenConfig(w.t, n.wire.Config()), ids.New[cluster.Node](), w.log.Logger()
 	n.bus = events.NewBus(db, id.String(), log)
-	nodes := cluster.New(cluster.Config{Redis: db, Bus: n.bus.Nodes(), Node: id, Metrics: prometheus.NewRegistry(), Log: log})
+	nodes := cluster.New(cluster.Config{Redis: db, Bus: n.bus, Node: id, Metrics: prometheus.NewRegistry(), Log: log})
 	caches := cache.NewRuntime(db, n.bus.Nodes(), cache.Config{})
 	var err error
 	n.people, err = accounts.New(accounts.Config{DB: w.db, Redis: db, Limiter: ratelimit.New(db), Caches: caches, Bus: n.bus,

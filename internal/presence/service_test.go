@@ -177,7 +177,6 @@ func TestGet_DeletedOrBannedUserIsOffline(t *testing.T) {
 					t.Errorf("online friends: %+v, %v", got, err)
 				}
 				n.kill() // so that the other one publishes
-				m.bus.SetLive(nil)
 				w.listen(m)
 				bubble.Sleep(15 * time.Second)
 				if got := w.eventsOf(0, 1); len(got) != 2 || got[1].status != api.StatusOffline || got[1].hasLastSeen {

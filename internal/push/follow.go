@@ -240,11 +240,12 @@ func (s *Service) enqueuePushes(ctx context.Context, list []messaging.Undelivere
 			return err
 		}
 		devices := byUser(subs)
-		var jobs []job
+		var all []job
 		for k, t := range fresh {
-			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, After: before[k].sent, At: now, due: t.at}, devices[k.user])...)
+			chat := job{User: k.user, Conv: k.conv, After: before[k].sent, At: now, due: t.at}
+			all = append(all, jobs(chat, devices[k.user], s.offline != nil)...)
 		}
-		if err := enqueue(ctx, tx, jobs); err != nil {
+		if err := enqueue(ctx, tx, all); err != nil {
 			return err
 		}
 		enqueued = true

@@ -941,7 +941,7 @@ func TestNotice_PushedWhileLastDeviceDisconnects(t *testing.T) {
 		}{{"has left", false, false, 1}, {"is on line", true, false, 0}, {"has left, and has read it", false, true, 0}} {
 			w.told, w.read, w.online = nil, false, map[accounts.ID]bool{ann: true}
 			w.must(inTx(t.Context(), w.db, func(ctx context.Context, tx *sqldb.Tx) error {
-				return w.Notices(ctx, tx, []notices.Notice{{User: ann, Seq: int64(i + 1), At: tx.Now().UnixMilli()}})
+				return EnqueueNotices(true)(ctx, tx, []notices.Notice{{User: ann, Seq: int64(i + 1), At: tx.Now().UnixMilli()}})
 			}))
 			w.sends()
 			if len(w.told) != 0 {

@@ -238,32 +238,35 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(erase(ctx, s.db, user))
 }
 
-// Notices enqueues pushes of new notices in their transaction. It is a notices.Config.EnqueuePushes.
-func (s *Service) Notices(ctx context.Context, tx *sqldb.Tx, fresh []notices.Notice) (err error) {
-	defer errs.Wrap(&err, "push.Notices")
-	users := make([]accounts.ID, len(fresh))
-	for i, n := range fresh {
-		users[i] = n.User
+// EnqueueNotices returns a notices.Config.EnqueuePushes, which enqueues pushes of new notices in their transaction.
+// offline is whether Config.Offline is set.
+func EnqueueNotices(offline bool) func(ctx context.Context, tx *sqldb.Tx, added []notices.Notice) error {
+	return func(ctx context.Context, tx *sqldb.Tx, added []notices.Notice) (err error) {
+		defer errs.Wrap(&err, "push.EnqueueNotices")
+		users := make([]accounts.ID, len(added))
+		for i, n := range added {
+			users[i] = n.User
+		}
+		subs, err := selectSubscriptions(ctx, tx, users)
+		if err != nil {
+			return err
+		}
+		devices := byUser(subs)
+		var all []job
+		for _, n := range added {
+			all = append(all, jobs(job{User: n.User, Notice: n.Seq, At: n.At}, devices[n.User], offline)...)
+		}
+		return enqueue(ctx, tx, all)
 	}
-	subs, err := selectSubscriptions(ctx, tx, users)
-	if err != nil {
-		return err
-	}
-	devices := byUser(subs)
-	var jobs []job
-	for _, n := range fresh {
-		jobs = append(jobs, s.jobs(job{User: n.User, Notice: n.Seq, At: n.At}, devices[n.User])...)
-	}
-	return enqueue(ctx, tx, jobs)
 }
 
-// jobs returns a job for each device, and one for the hook.
-func (s *Service) jobs(of job, devices []accounts.DeviceID) (all []job) {
+// jobs returns a job for each device, and with offline one for the hook.
+func jobs(of job, devices []accounts.DeviceID, offline bool) (all []job) {
 	for _, d := range devices {
 		of.Device = d
 		all = append(all, of)
 	}
-	if s.offline != nil {
+	if offline {
 		of.Device = accounts.DeviceID{}
 		all = append(all, of)
 	}

@@ -39,3 +39,33 @@ func Parse(cursor string, n int) (numbers []int64, id string, ok bool) {
 	}
 	return numbers, parts[n], Of(parts[n], numbers...) == cursor
 }
+
+// Place is the position where a page of a list ends: two numbers in the order of the list, and an id.
+type Place struct {
+	A, B int64
+	ID   string
+}
+
+// String returns the cursor of the place.
+func (p Place) String() string { return Of(p.ID, p.A, p.B) }
+
+// ParsePlace returns the place of a cursor, or first for an empty cursor. It returns invalid for any other text.
+func ParsePlace(cursor string, first Place, invalid error) (Place, error) {
+	if cursor == "" {
+		return first, nil
+	}
+	n, id, ok := Parse(cursor, 2)
+	if !ok {
+		return Place{}, invalid
+	}
+	return Place{n[0], n[1], id}, nil
+}
+
+// Page returns the first limit elements of a list, and the cursor of the next page, which is empty if the list has no
+// more elements.
+func Page[T any](list []T, limit int, at func(T) Place) (_ []T, next string) {
+	if len(list) <= limit {
+		return list, ""
+	}
+	return list[:limit], at(list[limit-1]).String()
+}

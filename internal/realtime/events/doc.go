@@ -21,7 +21,7 @@
 //   - If the stream cannot fill the gap (Redis was emptied or failed over, events were lost on the way), the channel begins
 //     a new epoch, and every listener is notified.
 //   - While Redis is unavailable, events reach the listeners of the publishing node only, without an offset. When Redis is
-//     back and contains the changes behind these events ([Bus.SetBehind]), the channels concerned begin a new epoch. Before that,
+//     back and contains the changes behind these events ([Bus.DelayEpochsWhile]), the channels concerned begin a new epoch. Before that,
 //     an event whose command got no reply may arrive twice.
 //   - A fleeting event of a user's own channel is dropped silently if it cannot be sent, or if many other events are queued.
 //   - A node that crashes loses the events that it has not sent yet. Data that must survive a crash is committed as well, and

@@ -107,7 +107,7 @@ type Bus struct {
 	node   string
 	log    *slog.Logger
 	live   func(context.Context) ([]string, error)
-	behind func() bool
+	behind []func() bool
 	ahead  func(channels []string)
 	out    chan []Event
 	queued atomic.Int64 // events in out
@@ -131,10 +131,7 @@ func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
 		log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bus{nodes: bus.New(db, busKeys, bus.Config{Node: node, Keep: logLength, Log: log}), db: db, node: node, log: log,
-		behind: func() bool {
-			return false
-		}, ahead: func([]string) {},
-		out: make(chan []Event, queueSize), paced: make(chan []Event), checks: make(chan struct{}, 1), dead: make(chan struct{}, 1),
+		ahead: func([]string) {}, out: make(chan []Event, queueSize), paced: make(chan []Event), checks: make(chan struct{}, 1), dead: make(chan struct{}, 1),
 		channels: map[string]*channel{}}
 	b.nodes.Handle(topic, bus.Handler{
 		Event: func(bus.Event) { b.resetAll() },
@@ -150,18 +147,18 @@ const topic = "channels"
 // [Bus.Run].
 func (b *Bus) Nodes() *bus.Bus { return b.nodes }
 
-// SetLive sets the function that returns the live nodes. With it, dead nodes are removed from a channel when this
-// node subscribes to it; without it they stay until the keys expire. Call it before [Bus.Run].
-func (b *Bus) SetLive(live func(context.Context) ([]string, error)) { b.live = live }
+// RemoveDead registers the function that returns the live nodes. With it, dead nodes are removed from a channel when
+// this node subscribes to it; without it they stay until the keys expire. Call it before [Bus.Run].
+func (b *Bus) RemoveDead(live func(context.Context) ([]string, error)) { b.live = live }
 
-// SetBehind sets the function that reports whether Redis lacks something that this node has acknowledged. While it
-// does, the bus begins no new epoch after a failed publish: a notified listener loads the state, and another node may
-// serve it from Redis, which does not have the change yet. Call it before [Bus.Run].
-func (b *Bus) SetBehind(behind func() bool) { b.behind = behind }
+// DelayEpochsWhile registers a function that reports whether Redis lacks something that this node has acknowledged.
+// While one of them does, the bus begins no new epoch after a failed publish: a notified listener loads the state, and
+// another node may serve it from Redis, which does not have the change yet. Call it before [Bus.Run].
+func (b *Bus) DelayEpochsWhile(behind func() bool) { b.behind = append(b.behind, behind) }
 
-// SetAhead sets a function that gets the channels of each batch before its events are delivered; delivery waits for
+// CallAhead registers the function that gets the channels of each batch before its events are delivered; delivery waits for
 // it. A channel may be listed twice, or have no listener. Call it before [Bus.Run].
-func (b *Bus) SetAhead(ahead func(channels []string)) { b.ahead = ahead }
+func (b *Bus) CallAhead(ahead func(channels []string)) { b.ahead = ahead }
 
 // TakenForDead reports that other nodes may have treated this node as dead and removed it from its channels. The node
 // subscribes again and finds the missed events.

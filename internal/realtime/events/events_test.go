@@ -257,7 +257,7 @@ func TestListen_RemovesDeadNodes(t *testing.T) {
 		dead := NewBus(db, "dead", slog.New(slog.DiscardHandler))
 		dead.Listen(t.Context(), "ann", &Listener{})
 		b := run(t, db, "b")
-		b.SetLive(func(context.Context) ([]string, error) { return []string{"b", "c"}, nil })
+		b.RemoveDead(func(context.Context) ([]string, error) { return []string{"b", "c"}, nil })
 		b.ear(t, "ann")
 		nodes, _, _ := keysOf("ann")
 		if got, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: nodes}).Text(); got != "b" || err != nil {
@@ -270,7 +270,7 @@ func TestTakenForDead_SubscribesAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
-		b.SetLive(func(context.Context) ([]string, error) { return []string{"b"}, nil }) // a's lease has ended
+		b.RemoveDead(func(context.Context) ([]string, error) { return []string{"b"}, nil }) // a's lease has ended
 		ann, room, kept := a.ear(t, "ann"), a.ear(t, "room/1"), a.ear(t, "room/2")
 		other, _ := b.ear(t, "ann"), b.ear(t, "room/1") // which removes a from the list
 		b.Publish([]Event{tick("ann", 1)})
@@ -304,7 +304,7 @@ func TestListen_SurvivesALateLeave(t *testing.T) {
 		bubble.Sleep(time.Second)
 		ann := a.ear(t, "ann")
 		nodes, meta, _ := keysOf("ann")
-		if err := leaveScript.Run(t.Context(), b.db, []keyspace.Key{nodes, meta}, "a", millis(resumeTTL)).Err; err != nil {
+		if err := leaveScript.Run(t.Context(), b.db, []keyspace.Key{nodes, meta}, "a", keyspace.Millis(resumeTTL)).Err; err != nil {
 			t.Fatal(err)
 		}
 		bubble.Sleep(lateChecks[0])
@@ -461,12 +461,15 @@ func TestRun_SendsQueuedEventsBeforeItStops(t *testing.T) {
 }
 
 // Notified listeners load the state at once, and another node may serve it from Redis.
-func TestSetBehind_DelaysTheNewEpoch(t *testing.T) {
+func TestDelayEpochsWhile_DelaysTheNewEpoch(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		var behind atomic.Bool
-		a := run(t, redistest.OpenConfig(t, wire.Config()), "a", func(b *Bus) { b.SetBehind(behind.Load) })
+		a := run(t, redistest.OpenConfig(t, wire.Config()), "a", func(b *Bus) {
+			b.DelayEpochsWhile(behind.Load)
+			b.DelayEpochsWhile(func() bool { return false })
+		})
 		there := run(t, server.Open(t), "b").ear(t, "ann")
 		behind.Store(true)
 		wire.Refuse()

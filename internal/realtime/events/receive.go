@@ -204,9 +204,9 @@ func (b *Bus) compare(ctx context.Context, c *channel, at Position, gap bool) {
 }
 
 // resetUnsent begins new epochs of the channels of unsent events, once Redis has the changes behind these events; see
-// [Bus.SetBehind].
+// [Bus.DelayEpochsWhile].
 func (b *Bus) resetUnsent(ctx context.Context) {
-	for !b.behind() {
+	for !slices.ContainsFunc(b.behind, func(behind func() bool) bool { return behind() }) {
 		names, more := b.unsent.pop(pageSize)
 		if more {
 			if err := b.nodes.Publish(ctx, topic, "lost", b.node); err != nil {
