@@ -37,14 +37,10 @@ import (
 
 // cacheCmd has the commands about the servers' caches.
 type cacheCmd struct {
-	List   cacheListCmd   `cmd:"" help:"List the caches of a running server: what they hold, how long, and how often they are hit."`
-	Lookup cacheLookupCmd `cmd:"" help:"Say what stands in Redis under a cached key."`
-	Drop   cacheDropCmd   `cmd:"" help:"Have values forgotten, in Redis and on every server, as a change would."`
-	Warm   cacheWarmCmd   `cmd:"" help:"Read the users who were active last into Redis."`
-}
-
-func (r *cacheCmd) settingsOf() []*settings {
-	return []*settings{&r.List.settings, &r.Lookup.settings, &r.Drop.settings, &r.Warm.settings}
+	List   cacheListCmd   `cmd:"" settings:"addr" help:"List the caches of a running server: what they hold, how long, and how often they are hit."`
+	Lookup cacheLookupCmd `cmd:"" settings:"redis,key_prefix,log" help:"Say what stands in Redis under a cached key."`
+	Drop   cacheDropCmd   `cmd:"" settings:"data,sql,redis,key_prefix,log" help:"Have values forgotten, in Redis and on every server, as a change would."`
+	Warm   cacheWarmCmd   `cmd:"" settings:"data,sql,redis,key_prefix,log" help:"Read the users who were active last into Redis."`
 }
 
 type cacheListCmd struct {

@@ -38,12 +38,6 @@ type checkinCmd struct {
 	Runs      runsCmd      `cmd:"" help:"Show what servers were asked for and do by themselves; withdraw what waits."`
 }
 
-// tables returns the settings of the commands that use only SQL.
-func (r *checkinCmd) tables() []*settings {
-	return []*settings{&r.Show.settings, &r.Grant.settings, &r.Import.settings, &r.Export.settings, &r.Reconcile.settings, &r.Repairs.settings,
-		&r.Rebuild.settings, &r.Snapshot.settings, &r.Runs.settings}
-}
-
 // errNotTaken reports a run that no server has started.
 var errNotTaken = errors.New("no server took it within 10 s; is one running on this database?")
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -48,37 +50,38 @@ var (
 	errDeclined = keycli.ErrDeclined // the user did not confirm
 )
 
-// root is the grammar of the command line.
+// root is the grammar of the command line. The tag settings of a command, or of a group of commands, lists the settings
+// whose flags are in its help; without the tag, all are.
 type root struct {
 	JSON     bool        `name:"json" help:"Write JSON, for programs."`
 	ShowThis versionFlag `name:"version" help:"Say which build this is."`
 
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
-	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date; serve does so as well."`
+	Migrate migrateCmd `cmd:"" settings:"data,sql,log" help:"Bring the database's schema up to date; serve does so as well."`
 	Config  struct {
 		Print configPrintCmd `cmd:"" help:"Show every setting, its value and where that comes from."`
 		Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings and, when asked, with what they name."`
 	} `cmd:"" help:"Look at the settings."`
-	Backup      backupCmd      `cmd:"" help:"Write a copy of the SQLite database to a file, while servers go on."`
+	Backup      backupCmd      `cmd:"" settings:"data,sql,log" help:"Write a copy of the SQLite database to a file, while servers go on."`
 	Cache       cacheCmd       `cmd:"" help:"Look at what servers keep at hand, and have it forgotten or fetched."`
-	Checkin     checkinCmd     `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
+	Checkin     checkinCmd     `cmd:"" settings:"data,sql,log" help:"Import and export check-ins; compare Redis with SQL."`
 	Completion  completion     `cmd:"" help:"Say how a shell is made to complete commands and flags: bash, zsh or fish."`
 	Copy        copyCmd        `cmd:"" help:"Copy a SQLite database to MySQL or MariaDB, to go on there."`
-	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people and a year of what they did, to look around."`
+	Demo        demoCmd        `cmd:"" settings:"data,sql,log" help:"Fill an empty database with some dozen people and a year of what they did, to look around."`
 	Doctor      doctorCmd      `cmd:"" help:"Say what is wrong with the settings, with what they name, and with what is at work there; exit code 1 when something is."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
-	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
-	KeysService keysServiceCmd `cmd:"" name:"keys-service" help:"Make, list, rotate and revoke the keys with which apps' own backends call the API."`
-	Mail        mailCmd        `cmd:"" help:"Show the mails that a server under development keeps instead of sending them."`
-	Nodes       nodesCmd       `cmd:"" help:"List the nodes that share a Redis, and send one's users and work to the others."`
-	Notify      notifyCmd      `cmd:"" help:"Tell all users something, or a part of them."`
-	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
-	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
-	Rooms       roomsCmd       `cmd:"" help:"Look after rooms in which people watch together."`
-	Secret      secretCmd      `cmd:"" help:"Rotate the secret that signs cards and links."`
-	Stats       statsCmd       `cmd:"" help:"Show how many users are active, by day, week and month, and how many come back."`
-	Streams     streamsCmd     `cmd:"" help:"Look after live streams: list, show, stop, give new keys."`
-	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
+	Keys        keysCmd        `cmd:"" settings:"redis,key_prefix,log" help:"Look at the Redis keys that the program declares, and at those that are there."`
+	KeysService keysServiceCmd `cmd:"" name:"keys-service" settings:"data,sql,log" help:"Make, list, rotate and revoke the keys with which apps' own backends call the API."`
+	Mail        mailCmd        `cmd:"" settings:"addr" help:"Show the mails that a server under development keeps instead of sending them."`
+	Nodes       nodesCmd       `cmd:"" settings:"redis,key_prefix,log" help:"List the nodes that share a Redis, and send one's users and work to the others."`
+	Notify      notifyCmd      `cmd:"" settings:"data,sql,log" help:"Tell all users something, or a part of them."`
+	Queue       queueCmd       `cmd:"" settings:"data,sql,redis,queue,checkin.mode,key_prefix,log" help:"Look after the messages between nodes."`
+	Restore     restoreCmd     `cmd:"" settings:"data,sql,log" help:"Put what stoa backup wrote in the place of the SQLite database."`
+	Rooms       roomsCmd       `cmd:"" settings:"data,sql,log" help:"Look after rooms in which people watch together."`
+	Secret      secretCmd      `cmd:"" settings:"data,secret" help:"Rotate the secret that signs cards and links."`
+	Stats       statsCmd       `cmd:"" settings:"data,sql,log" help:"Show how many users are active, by day, week and month, and how many come back."`
+	Streams     streamsCmd     `cmd:"" settings:"data,sql,log" help:"Look after live streams: list, show, stop, give new keys."`
+	Users       usersCmd       `cmd:"" settings:"data,sql,log" help:"Look after accounts: find, log out, ban, delete."`
 	Version     versionCmd     `cmd:"" help:"Say which build this is."`
 	Reference   referenceCmd   `cmd:"" hidden:"" help:"Write the generated pages of the reference."`
 }
@@ -151,48 +154,10 @@ func commandOf(args []string) string {
 // parser returns the grammar with the settings' flags of one command, or of all commands. Declaring some two hundred
 // flags for fifty commands takes longer than most commands do.
 func parser(r *root, c *console, only string) *kong.Kong {
-	r.Migrate.shown = []string{"data", "sql", "log"}
-	r.Backup.shown, r.Restore.shown, r.Demo.shown = r.Migrate.shown, r.Migrate.shown, r.Migrate.shown
-	r.Mail.shown = []string{"addr"}
-	r.Secret.Rotate.shown = []string{"data", "secret"}
-	for _, s := range r.Nodes.settingsOf() {
-		s.shown = []string{"redis", "key_prefix", "log"}
-	}
-	q := &r.Queue
-	queues := []*settings{&q.List.settings, &q.Show.settings, &q.Replay.settings, &q.Drop.settings}
-	for _, s := range queues {
-		s.shown = queueSettings
-	}
-	for _, s := range r.Checkin.tables() {
-		s.shown = r.Migrate.shown
-	}
-	for _, s := range r.Keys.settingsOf() {
-		s.shown = []string{"redis", "key_prefix", "log"}
-	}
-	r.Cache.List.shown = r.Mail.shown
-	r.Cache.Lookup.shown = r.Nodes.List.shown
-	r.Cache.Drop.shown = []string{"data", "sql", "redis", "key_prefix", "log"}
-	r.Cache.Warm.shown = r.Cache.Drop.shown
-	for _, s := range slices.Concat(r.KeysService.settingsOf(), r.Users.settingsOf(), r.Rooms.settingsOf(), r.Streams.settingsOf(),
-		r.Stats.settingsOf(), r.Notify.settingsOf()) {
-		s.shown = r.Migrate.shown
-	}
-	r.Stats.Range.shown = []string{"data", "sql", "redis", "key_prefix", "log", "activity.zone"}
-	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
-	for command, all := range map[string][]*settings{
-		"backup": {&r.Backup.settings}, "cache": r.Cache.settingsOf(), "checkin": r.Checkin.tables(),
-		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "doctor": {&r.Doctor.settings},
-		"healthcheck": {&r.Healthcheck.settings},
-		"keys":        r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings},
-		"migrate": {&r.Migrate.settings},
-		"nodes":   r.Nodes.settingsOf(), "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
-		"rooms": r.Rooms.settingsOf(), "secret": {&r.Secret.Rotate.settings}, "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(),
-		"streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),
-	} {
-		if only == "" || only == command {
-			for _, s := range all {
-				s.declare()
-			}
+	for field, value := range reflect.ValueOf(r).Elem().Fields() {
+		name := cmp.Or(field.Tag.Get("name"), strings.ToLower(field.Name))
+		if field.Type.Kind() == reflect.Struct && (only == "" || only == name) {
+			declareSettings(value, field.Tag.Get("settings"))
 		}
 	}
 	k := kong.Must(r,
@@ -206,6 +171,19 @@ func parser(r *root, c *console, only string) *kong.Kong {
 	)
 	c.model = k.Model
 	return k
+}
+
+// declareSettings declares the flags of all settings under v, a command or a group of commands. The help shows the ones
+// whose keys are in shown, unless the tag of a command lists others; "" shows all.
+func declareSettings(v reflect.Value, shown string) {
+	for field, value := range v.Fields() {
+		switch {
+		case field.Type == reflect.TypeFor[settings]():
+			value.FieldByName("Flags").Set(reflect.ValueOf(flagsOf(shown)))
+		case field.Type.Kind() == reflect.Struct:
+			declareSettings(value, cmp.Or(field.Tag.Get("settings"), shown))
+		}
+	}
 }
 
 func exitCode(err error) int {

@@ -23,11 +23,6 @@ type keysCmd struct {
 	Sweep   keysSweepCmd   `cmd:"" help:"Remove all keys of one prefix, such as those of a deployment that is gone."`
 }
 
-// settingsOf returns the settings of the subcommands that have some.
-func (r *keysCmd) settingsOf() []*settings {
-	return []*settings{&r.Explain.settings, &r.ACL.settings, &r.Audit.settings, &r.Sweep.settings}
-}
-
 // keys returns the console for those commands.
 func (c *console) keys() *keycli.Console {
 	return &keycli.Console{Out: c.out, Err: c.err, JSON: c.json, Title: "Keys of Stoa", Schemas: app.Keys()}

@@ -22,10 +22,6 @@ type keysServiceCmd struct {
 	Rotate keysServiceRotateCmd `cmd:"" help:"Give a key another secret, and show it this once; the old one is good for a while still."`
 }
 
-func (r *keysServiceCmd) settingsOf() []*settings {
-	return []*settings{&r.Create.settings, &r.List.settings, &r.Revoke.settings, &r.Rotate.settings}
-}
-
 // serviceKeys opens the database and calls fn with its keys.
 func (s *settings) serviceKeys(ctx context.Context, c *console, fn func(servicekeys.Admin) error) error {
 	return s.database(ctx, c, func(db *sqldb.DB) error {

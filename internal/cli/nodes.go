@@ -20,8 +20,6 @@ type nodesCmd struct {
 	Drain nodesDrainCmd `cmd:"" help:"Have a node send its sockets and leases to the others, and wait until it has."`
 }
 
-func (r *nodesCmd) settingsOf() []*settings { return []*settings{&r.List.settings, &r.Drain.settings} }
-
 type nodesListCmd struct{ settings }
 
 // nodeLine is a node in the command's JSON.

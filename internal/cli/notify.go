@@ -31,10 +31,6 @@ type notifyCmd struct {
 	Stop notifyStopCmd `cmd:"" help:"Take an announcement out of everybody's notices, and end its delivery."`
 }
 
-func (r *notifyCmd) settingsOf() []*settings {
-	return []*settings{&r.Send.settings, &r.List.settings, &r.Show.settings, &r.Stop.settings}
-}
-
 // announcer opens the database and calls fn with its announcements.
 func (s *settings) announcer(ctx context.Context, c *console, fn func(notices.Admin) error) error {
 	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(notices.NewAdmin(db)) })

@@ -25,10 +25,6 @@ type queueCmd struct {
 	Drop   queueDropCmd   `cmd:"" help:"Remove messages for good."`
 }
 
-// queueSettings are the settings that a command needs for the queue of a running server. It opens the same database and
-// Redis.
-var queueSettings = []string{"data", "sql", "redis", "queue", "checkin.mode", "key_prefix", "log"}
-
 // openQueue returns the outbox and, if messages wait in Redis, that queue in front of it.
 func (s *settings) openQueue(ctx context.Context, c *console) (stores queue.Stores, closeAll func() error, err error) {
 	cfg, _, err := s.load()

@@ -20,10 +20,6 @@ type roomsCmd struct {
 	Close roomsCloseCmd `cmd:"" help:"Close a room, for all; a server does it, at once where one runs."`
 }
 
-func (r *roomsCmd) settingsOf() []*settings {
-	return []*settings{&r.List.settings, &r.Show.settings, &r.Close.settings}
-}
-
 // roomView is a room in the commands' JSON.
 type roomView struct {
 	ID       string   `json:"id"`

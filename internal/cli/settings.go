@@ -27,13 +27,11 @@ const defaultFile = "stoa.toml"
 // settings are the flags of a command that needs the server's settings: one flag for each, derived from app.Config.
 type settings struct {
 	File  string       `name:"config" env:"STOA_CONFIG" placeholder:"FILE" help:"File with settings; stoa.toml in this folder when it is there."`
-	Flags kong.Plugins `embed:""`
-
-	shown []string // keys of the flags in the help; empty means all
+	Flags kong.Plugins `embed:""` // set by declareSettings, before kong reads them
 }
 
-// declare sets Flags before kong reads them.
-func (s *settings) declare() {
+// flagsOf returns the flags of all settings. The help shows the ones whose keys are in shown, or all if shown is "".
+func flagsOf(shown string) kong.Plugins {
 	ref := config.Reference(new(app.Config))
 	fields := make([]reflect.StructField, len(ref))
 	for i, set := range ref {
@@ -47,12 +45,12 @@ func (s *settings) declare() {
 		} else {
 			tags += tag("placeholder", strings.ReplaceAll(placeholder(set), "$", "$$"))
 		}
-		if s.shown != nil && !slices.Contains(s.shown, set.Key) {
+		if shown != "" && !slices.Contains(strings.Split(shown, ","), set.Key) {
 			tags += `hidden:"" `
 		}
 		fields[i] = reflect.StructField{Name: "F" + strconv.Itoa(i), Type: typ, Tag: reflect.StructTag(tags)}
 	}
-	s.Flags = kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
+	return kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
 }
 
 // placeholder returns the name of the value in a help text.

@@ -22,11 +22,7 @@ type statsCmd struct {
 	Weeks     statsWeeksCmd     `cmd:"" help:"Show how many users were active in each week, Monday to Sunday."`
 	Months    statsMonthsCmd    `cmd:"" help:"Show how many users were active in each month."`
 	Retention statsRetentionCmd `cmd:"" help:"Show how many of those who registered on a day were active some days later."`
-	Range     statsRangeCmd     `cmd:"" help:"Count the users who were active on any day of a range, within the last 30 days. Asks Redis."`
-}
-
-func (r *statsCmd) settingsOf() []*settings {
-	return []*settings{&r.Days.settings, &r.Weeks.settings, &r.Months.settings, &r.Retention.settings, &r.Range.settings}
+	Range     statsRangeCmd     `cmd:"" settings:"data,sql,redis,key_prefix,log,activity.zone" help:"Count the users who were active on any day of a range, within the last 30 days. Asks Redis."`
 }
 
 // activesText formats a count for people.

@@ -21,10 +21,6 @@ type streamsCmd struct {
 	Keys streamsKeysCmd `cmd:"" help:"Give a stream new keys and show them; whoever came with the old ones is sent away."`
 }
 
-func (s *streamsCmd) settingsOf() []*settings {
-	return []*settings{&s.List.settings, &s.Show.settings, &s.Stop.settings, &s.Keys.settings}
-}
-
 // streamView is a stream in the commands' JSON.
 type streamView struct {
 	ID       string    `json:"id"`

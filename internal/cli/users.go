@@ -31,13 +31,8 @@ type usersCmd struct {
 	Kick     usersKickCmd     `cmd:"" help:"Log a device of a user out, or all."`
 	Ban      usersBanCmd      `cmd:"" help:"Keep a user from logging in, and log all devices out."`
 	Unban    usersUnbanCmd    `cmd:"" help:"Let a user log in again."`
-	Delete   usersDeleteCmd   `cmd:"" help:"Delete an account; logging in takes that back until it is erased."`
+	Delete   usersDeleteCmd   `cmd:"" settings:"data,sql,log,accounts.grace" help:"Delete an account; logging in takes that back until it is erased."`
 	Restore  usersRestoreCmd  `cmd:"" help:"Take the deletion of an account back."`
-}
-
-func (r *usersCmd) settingsOf() []*settings {
-	return []*settings{&r.List.settings, &r.Search.settings, &r.Show.settings, &r.Sessions.settings, &r.Events.settings, &r.Kick.settings,
-		&r.Ban.settings, &r.Unban.settings, &r.Delete.settings, &r.Restore.settings}
 }
 
 // followWait is how long a command waits for a server to apply a change.
