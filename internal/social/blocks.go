@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -77,11 +78,11 @@ func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err err
 	})
 }
 
-// Blocks returns up to limit users whom user blocks, newest first, after the cursor. It returns ErrCursor if the cursor
-// is invalid.
-func (s *Service) Blocks(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Block, next string, err error) {
+// Blocks returns up to limit users whom user blocks, newest first, after the cursor page. It returns ErrCursor if the
+// cursor is invalid.
+func (s *Service) Blocks(ctx context.Context, user accounts.ID, page string, limit int) (_ []Block, next string, err error) {
 	defer errs.Wrap(&err, "social.Blocks %s", user)
-	after, err := parsePlace(cursor, newest)
+	after, err := cursor.ParsePlace(page, newest, ErrCursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -89,6 +90,8 @@ func (s *Service) Blocks(ctx context.Context, user accounts.ID, cursor string, l
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
-	found, next = page(found, limit, func(b Block) place { return place{since: b.Since.UnixMilli(), id: b.User.String()} })
+	found, next = cursor.Page(found, limit, func(b Block) cursor.Place {
+		return cursor.Place{B: b.Since.UnixMilli(), ID: b.User.String()}
+	})
 	return found, next, nil
 }

@@ -5,17 +5,18 @@ import (
 	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Friends returns up to limit friends of user after the cursor, of one tag unless it is empty. version is the list's
-// version before the read. [Service.Changes] since that version returns the changes that the page may have missed. It
-// returns ErrCursor if the cursor is invalid.
-func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor string,
+// Friends returns up to limit friends of user after the cursor page, of one tag unless it is empty. version is the
+// list's version before the read. [Service.Changes] since that version returns the changes that the page may have
+// missed. It returns ErrCursor if the cursor is invalid.
+func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, page string,
 	limit int) (_ []Friend, next string, version int64, err error) {
 	defer errs.Wrap(&err, "social.Friends %s", user)
-	after, err := parsePlace(cursor, firstFriend)
+	after, err := cursor.ParsePlace(page, firstFriend, ErrCursor)
 	if err != nil {
 		return nil, "", 0, err
 	}
@@ -27,7 +28,9 @@ func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor str
 	if err != nil {
 		return nil, "", 0, asKind(ctx, err)
 	}
-	found, next = page(found, limit, func(f Friend) place { return place{int64(f.Order), f.Since.UnixMilli(), f.User.String()} })
+	found, next = cursor.Page(found, limit, func(f Friend) cursor.Place {
+		return cursor.Place{A: int64(f.Order), B: f.Since.UnixMilli(), ID: f.User.String()}
+	})
 	return found, next, l.version, nil
 }
 

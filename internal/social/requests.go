@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
@@ -252,11 +253,11 @@ func (s *Service) closeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, 
 	return err
 }
 
-// Received returns up to limit pending requests to user, newest first, after the cursor. It returns ErrCursor if the
-// cursor is invalid.
-func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
+// Received returns up to limit pending requests to user, newest first, after the cursor page. It returns ErrCursor if
+// the cursor is invalid.
+func (s *Service) Received(ctx context.Context, user accounts.ID, page string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Received %s", user)
-	entries, next, err := s.rel.pending.Page(ctx, user, cursor, limit)
+	entries, next, err := s.rel.pending.Page(ctx, user, page, limit)
 	if errors.Is(err, collection.ErrCursor) {
 		return nil, "", ErrCursor
 	}
@@ -276,11 +277,11 @@ func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string,
 	return found, next, nil
 }
 
-// Sent returns up to limit pending requests of user, newest first, after the cursor. It returns ErrCursor if the cursor
-// is invalid.
-func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
+// Sent returns up to limit pending requests of user, newest first, after the cursor page. It returns ErrCursor if the
+// cursor is invalid.
+func (s *Service) Sent(ctx context.Context, user accounts.ID, page string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Sent %s", user)
-	after, err := parsePlace(cursor, newest)
+	after, err := cursor.ParsePlace(page, newest, ErrCursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -288,7 +289,9 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, lim
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
-	found, next = page(found, limit, func(r Request) place { return place{since: r.Created.UnixMilli(), id: r.To.String()} })
+	found, next = cursor.Page(found, limit, func(r Request) cursor.Place {
+		return cursor.Place{B: r.Created.UnixMilli(), ID: r.To.String()}
+	})
 	return found, next, nil
 }
 

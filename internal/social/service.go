@@ -21,25 +21,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
-// People is the part of accounts that this domain uses; *accounts.Service implements it.
-type People interface {
-	// Profiles returns the profiles of the users in ids that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-	// ProfilesOrNone is Profiles for events of a committed change. It returns none if they cannot be read.
-	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
-	// Audiences returns the presence audiences of users.
-	Audiences(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Audience, error)
-	// CardOwner returns the owner of the card with a token, or accounts.ErrNoCard.
-	CardOwner(ctx context.Context, token string) (accounts.ID, error)
-}
-
 // Config has the parts that the domain needs.
 type Config struct {
 	DB     *sqldb.DB
 	Caches *cache.Runtime
 	Cache  cache.Policy // of relations; this domain sets Unfenced
 	Bus    *events.Bus  // receives the events, after the commit
-	People People
+	People *accounts.Service
 	Hooks  *webhooks.Service // hooks of friend requests and friendships; nil: none
 	// Streaks returns users' current streaks, for lists of friends. It omits deleted users. Nil: lists have no streaks.
 	Streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
@@ -56,7 +44,7 @@ type Service struct {
 	caches  *aggregate.Caches
 	rel     relations
 	bus     *events.Bus
-	people  People
+	people  *accounts.Service
 	notices *notices.Service
 	hooks   *webhooks.Service
 	streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
@@ -296,13 +284,4 @@ func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relat
 		return ofA, ofB, asKind(ctx, err)
 	}
 	return Relation{friendA.Yes(), blockedA.Yes()}, Relation{friendB.Yes(), blockedB.Yes()}, nil
-}
-
-// page cuts a list that was read with one extra row, and returns the cursor of the rest.
-func page[T any](rows []T, n int, at func(T) place) (_ []T, next string) {
-	if len(rows) <= n {
-		return rows, ""
-	}
-	rows = slices.Clip(rows[:n])
-	return rows, at(rows[n-1]).cursor()
 }

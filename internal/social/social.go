@@ -8,7 +8,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
@@ -282,25 +281,4 @@ func pairOf(a, b accounts.ID) string {
 		a, b = b, a
 	}
 	return a.String() + b.String()
-}
-
-// A place is the end of a page: the sort values of its last row, and the user of that row.
-type place struct {
-	sort, since int64
-	id          string
-}
-
-func (p place) cursor() string { return cursor.Of(p.id, p.sort, p.since) }
-
-// parsePlace returns the place of a cursor, or first for an empty cursor. It returns ErrCursor if the cursor is
-// invalid.
-func parsePlace(text string, first place) (place, error) {
-	if text == "" {
-		return first, nil
-	}
-	n, id, ok := cursor.Parse(text, 2)
-	if !ok {
-		return place{}, ErrCursor
-	}
-	return place{n[0], n[1], id}, nil
 }

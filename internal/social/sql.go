@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -190,14 +191,14 @@ func Count(ctx context.Context, q sqldb.Querier, user accounts.ID) (t Totals, er
 	return t, asKind(ctx, err)
 }
 
-// firstFriend is the place before every friend.
-var firstFriend = place{sort: math.MinInt32, since: math.MaxInt64}
+// firstFriend is the place before every friend. Friends are sorted by their order, which is A, and the time B.
+var firstFriend = cursor.Place{A: math.MinInt32, B: math.MaxInt64}
 
 // pageFriends returns up to n friends after a place, of one tag unless it is empty.
-func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag string, after place, n int) ([]Friend, error) {
+func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag string, after cursor.Place, n int) ([]Friend, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+` FROM friends WHERE user_id = ? AND gone = 0 AND sort >= ? AND (? = '' OR tag = ?)
 		AND (sort > ? OR since < ? OR (since = ? AND friend_id > ?)) ORDER BY sort, since DESC, friend_id LIMIT ?`,
-		user, after.sort, tag, tag, after.sort, after.since, after.since, after.id, n)
+		user, after.A, tag, tag, after.A, after.B, after.B, after.ID, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Friend, error) { return scanFriend(rows) })
 }
 
@@ -395,13 +396,13 @@ func pendingWith(ctx context.Context, q sqldb.Querier, user accounts.ID, others 
 		bun.List(pairs), q.Now().UnixMilli()))
 }
 
-// newest is the place before every row of a list with the newest first.
-var newest = place{since: math.MaxInt64}
+// newest is the place before every row of a list with the newest first. Its rows are sorted by the time B alone.
+var newest = cursor.Place{B: math.MaxInt64}
 
 // pageSent returns up to n pending requests of a user, after a place.
-func pageSent(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) ([]Request, error) {
+func pageSent(ctx context.Context, q sqldb.Querier, user accounts.ID, after cursor.Place, n int) ([]Request, error) {
 	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+` FROM friend_requests WHERE from_id = ? AND state = 0 AND created <= ? AND expires > ?
-		AND (created < ? OR to_id > ?) ORDER BY created DESC, to_id LIMIT ?`, user, after.since, q.Now().UnixMilli(), after.since, after.id, n))
+		AND (created < ? OR to_id > ?) ORDER BY created DESC, to_id LIMIT ?`, user, after.B, q.Now().UnixMilli(), after.B, after.ID, n))
 }
 
 // unread returns the numbers of pending requests that users have not seen. It omits users without any.
@@ -519,9 +520,9 @@ func deleteBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) (bo
 }
 
 // pageBlocks returns up to n blocks of a user after a place.
-func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) ([]Block, error) {
+func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after cursor.Place, n int) ([]Block, error) {
 	rows, err := q.QueryContext(ctx, `SELECT blocked_id, since FROM blocks WHERE user_id = ? AND since <= ? AND (since < ? OR blocked_id > ?)
-		ORDER BY since DESC, blocked_id LIMIT ?`, user, after.since, after.since, after.id, n)
+		ORDER BY since DESC, blocked_id LIMIT ?`, user, after.B, after.B, after.ID, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Block, err error) {
 		var since int64
 		err = rows.Scan(&b.User, &since)
