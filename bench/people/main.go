@@ -160,8 +160,7 @@ func open(ctx context.Context, sqlURL, redisURL string) (n *node, err error) {
 		Log: quiet}); err != nil {
 		return nil, err
 	}
-	if n.social, err = social.New(social.Config{DB: n.db, Caches: caches, Cache: policy, Bus: bus, People: strangers{n.accounts},
-		Log: quiet}); err != nil {
+	if n.social, err = social.New(social.Config{DB: n.db, Caches: caches, Cache: policy, Bus: bus, People: n.accounts, Log: quiet}); err != nil {
 		return nil, err
 	}
 	n.running.Go(func() { _ = bus.Run(ctx, func() {}) })
@@ -174,13 +173,6 @@ func open(ctx context.Context, sqlURL, redisURL string) (n *node, err error) {
 		}
 	}
 	return n, nil
-}
-
-// strangers has no cards.
-type strangers struct{ *accounts.Service }
-
-func (strangers) CardOwner(context.Context, string) (accounts.ID, error) {
-	return accounts.ID{}, accounts.ErrNoUser
 }
 
 func (n *node) close() error {

@@ -26,17 +26,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
-// People is the part of accounts that this package uses; *accounts.Service implements it.
-type People interface {
-	ExternalUser(ctx context.Context, id string) (accounts.User, error)
-	Provide(ctx context.Context, list []accounts.External) ([]accounts.Provided, error)
-	SignIn(ctx context.Context, user accounts.ID, l accounts.Login) (accounts.Tokens, error)
-	WireTokens(t accounts.Tokens) api.Tokens
-}
-
 // Config configures the package.
 type Config struct {
-	People People
+	People *accounts.Service
 	Hooks  *webhooks.Service // called before an account is created; may be nil
 	Log    *slog.Logger
 	Now    func() time.Time

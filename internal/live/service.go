@@ -37,12 +37,6 @@ type Files interface {
 		keep time.Duration) (file string, err error)
 }
 
-// People is the part of accounts that this package needs; *accounts.Service implements it.
-type People interface {
-	// Continues returns accounts.ErrToken if the caller's session has ended.
-	Continues(ctx context.Context, c accounts.Caller) (accounts.Caller, error)
-}
-
 // Config has the dependencies and settings of a Service.
 type Config struct {
 	DB     *sqldb.DB
@@ -50,7 +44,7 @@ type Config struct {
 	Caches *cache.Runtime
 	Cache  cache.Policy // policy of the cache; this package sets Unfenced
 	Bus    *events.Bus  // has the events that end rights, and connects the nodes
-	People People
+	People *accounts.Service
 	// MaySubscribe returns an error of the kind errs.NotFound if a viewer is not in the room of the channel.
 	MaySubscribe func(ctx context.Context, viewer, channel string) error
 	Node         string        // id of this process among all that share Redis

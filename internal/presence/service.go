@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -24,32 +25,15 @@ import (
 // MaxUsers is the largest number of users of one [Service.Get].
 const MaxUsers = 200
 
-// Nodes returns the live nodes. *cluster.Service implements it.
-type Nodes interface {
-	Live(ctx context.Context) (map[cluster.ID]cluster.Boot, error)
-}
-
-// People returns the audiences of users. *accounts.Service implements it.
-type People interface {
-	// Audiences omits deleted, banned and unknown users.
-	Audiences(ctx context.Context, users []accounts.ID) (map[accounts.ID]accounts.Audience, error)
-}
-
-// Friends returns the friends of users. *social.Service implements it.
-type Friends interface {
-	AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
-	FriendIDs(ctx context.Context, user accounts.ID) ([]accounts.ID, error)
-}
-
 // Config has the dependencies of the domain.
 type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Bus     *events.Bus
 	Node    cluster.ID // of this process
-	Nodes   Nodes
-	People  People
-	Friends Friends
+	Nodes   *cluster.Service
+	People  *accounts.Service
+	Friends *social.Service
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
@@ -12,7 +13,7 @@ import (
 // Caller is an app's own backend. It implements [web.Delegate].
 type Caller struct {
 	Key
-	people People
+	people *accounts.Service
 }
 
 // UserID implements web.Caller with the id of the key, which is no user's id.

@@ -11,16 +11,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// People is the part of accounts that this package uses; *accounts.Service implements it.
-type People interface {
-	Resolve(ctx context.Context, name string) (accounts.ID, error)
-	Acting(ctx context.Context, user accounts.ID, reads bool) (accounts.Caller, error)
-}
-
 // Service checks keys. It is safe for concurrent use.
 type Service struct {
 	db     *sqldb.DB
-	people People
+	people *accounts.Service
 	log    *slog.Logger
 
 	load func(context.Context) ([]Key, error) // all keys, from SQL
@@ -44,7 +38,7 @@ const (
 )
 
 // New returns the service for the keys in db.
-func New(db *sqldb.DB, people People, log *slog.Logger) *Service {
+func New(db *sqldb.DB, people *accounts.Service, log *slog.Logger) *Service {
 	return &Service{db: db, people: people, log: log, turn: make(chan struct{}, 1),
 		load: func(ctx context.Context) ([]Key, error) { return selectKeys(ctx, db) }}
 }

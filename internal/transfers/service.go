@@ -27,20 +27,6 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// People is the part of accounts that this package needs; *accounts.Service implements it.
-type People interface {
-	// Profiles returns the profiles of ids that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-}
-
-// Relations has friendships and blocks; *social.Service implements it.
-type Relations interface {
-	// MayContact returns an error of r if a user may not contact another user, who has the policy.
-	MayContact(ctx context.Context, from, to accounts.ID, policy social.Policy, r social.Refusals) error
-	// NotApart returns an error of r if one of two users blocks the other.
-	NotApart(ctx context.Context, user, other accounts.ID, r social.Refusals) error
-}
-
 // Messages decides which users see the files of messages; *messaging.Service implements it.
 type Messages interface {
 	// MayLink reports whether a message that the user sees gives the user the file. A message between two users does
@@ -53,8 +39,8 @@ type Config struct {
 	DB        *sqldb.DB
 	Redis     *redis.DB
 	Bus       *events.Bus // publishes events after the commit
-	People    People
-	Relations Relations
+	People    *accounts.Service
+	Relations *social.Service
 	Secret    []byte // the server's secret, which signs links
 	Previous  []byte // another secret whose links are accepted, while the secret is rotated; nil: none
 	Data      string // the data folder
@@ -79,8 +65,8 @@ type Service struct {
 	storage   storage.Storage
 	chunk     int64 // [Chunk], except in tests
 	bus       *events.Bus
-	people    People
-	relations Relations
+	people    *accounts.Service
+	relations *social.Service
 	scanner   scanner  // nil: files are not scanned
 	messages  Messages // nil: no message has a file
 	places    places

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -408,7 +409,7 @@ func TestOffer_Permissions(t *testing.T) {
 				if err := follow(own); err != nil {
 					t.Errorf("the sender's own file: %v", err)
 				}
-				w.must(w.people.(*accounts.Service).Ban(t.Context(), w.users[0], accounts.Forever, "spam"))
+				w.must(w.people.Ban(t.Context(), w.users[0], accounts.Forever, "spam"))
 				bubble.Sleep(time.Second)
 				if err := follow(own); !errors.Is(err, ErrGone) {
 					t.Errorf("a banned user with a link from before the ban: %v", err)
@@ -675,13 +676,13 @@ func TestProgress_WorksWithoutRedis(t *testing.T) {
 		found, err := progressKeys.At(id).All(t.Context(), w.redis)
 		w.must(err)
 		if want := map[string]string{"status": "1", "stored": "4096", "received": "6144", "percent": "37", "chunk": "2",
-			"chunks": "4"}; fmt.Sprint(found) != fmt.Sprint(want) {
+			"chunks": "4"}; !maps.Equal(found, want) {
 			t.Errorf("Redis has %v, want %v", found, want)
 		}
 		for _, old := range []Transfer{{ID: id, Size: 10, Status: Transferring, Stored: 0},
 			{ID: id, Size: 10, Status: Pending, Stored: testChunk}} {
 			w.must(w.Service.redis.storeProgress(t.Context(), &old, old.progress(0, testChunk)))
-			if now, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || fmt.Sprint(now) != fmt.Sprint(found) {
+			if now, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || !maps.Equal(now, found) {
 				t.Errorf("an older one replaced it: %v, %v", now, err)
 			}
 		}
