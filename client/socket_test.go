@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func TestSocket_DeliversEachEventOnceAcrossBreaks(t *testing.T) {
 		for offset := range published {
 			want = append(want, fmt.Sprint(offset+1))
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
+		if !slices.Equal(got, want) {
 			t.Errorf("events: got %s, want %s", got, want)
 		}
 		if want := "false" + strings.Repeat(" true", len(live)); strings.Join(opened, " ") != want {

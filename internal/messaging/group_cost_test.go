@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -335,8 +336,8 @@ func TestPublishMissed_OncePerMember(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i, u := range who {
-			if got := fmt.Sprint(reached[u]); got != fmt.Sprint([]int64{last}) || marks[u] != (i < maxFanOut) {
-				t.Fatalf("member %d of %d got the progress %s, want once %d; of marks: %v", i, len(who), got, last, marks[u])
+			if got := reached[u]; !slices.Equal(got, []int64{last}) || marks[u] != (i < maxFanOut) {
+				t.Fatalf("member %d of %d got the progress %d, want once %d; of marks: %v", i, len(who), got, last, marks[u])
 			}
 		}
 	})
@@ -502,7 +503,7 @@ func TestGroup_NewMemberGetsNoOlderMessages(t *testing.T) {
 					bubble.Sleep(2 * time.Second)
 					mu.Lock()
 					defer mu.Unlock()
-					if fmt.Sprint(received) != fmt.Sprint(want) || rev == 0 {
+					if !maps.Equal(received, want) || rev == 0 {
 						t.Errorf("%s: got %v, want %v; eve got rev %d", what, received, want, rev)
 					}
 					clear(received)

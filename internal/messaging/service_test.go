@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -906,7 +907,7 @@ func TestHide_HiddenMessageIsNotPublished(t *testing.T) {
 			bubble.Sleep(2 * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
-			if fmt.Sprint(received) != fmt.Sprint(want) {
+			if !maps.Equal(received, want) {
 				t.Errorf("%s: got %v, want %v", what, received, want)
 			}
 			clear(received)

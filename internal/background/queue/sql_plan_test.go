@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestStats_CountsEachTopicSeparately(t *testing.T) {
 			}
 			stats[1].Age, stats[2].Age = 0, 0
 			if want := []Stat{{Topic: "dead", Dead: 3}, {Topic: "many", Depth: 3, InFlight: 3},
-				{Topic: "one", Depth: 1}}; fmt.Sprint(stats) != fmt.Sprint(want) {
+				{Topic: "one", Depth: 1}}; !slices.Equal(stats, want) {
 				t.Errorf("%+v, want %+v", stats, want)
 			}
 		})

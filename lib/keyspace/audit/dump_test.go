@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,7 @@ func TestRunRDB_AgreesWithServer(t *testing.T) {
 			}
 			for _, g := range append(got.Families, got.Unknown...) {
 				w := memory[g.Family]
-				if g.Keys != w.Keys || fmt.Sprint(g.Types) != fmt.Sprint(w.Types) || g.Lives != w.Lives {
+				if g.Keys != w.Keys || !maps.Equal(g.Types, w.Types) || g.Lives != w.Lives {
 					t.Errorf("%s: dump: %d keys %v, server: %d keys %v", g.Family, g.Keys, g.Types, w.Keys, w.Types)
 				}
 				// Redis allocates buffers in advance, up to half of their size.
