@@ -477,13 +477,13 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 		return User{}, err
 	}
 	before := u
-	set(&u.Name, c.Name)
-	set(&u.Bio, c.Bio)
-	set(&u.FindByID, c.FindByID)
-	set(&u.FindByEmail, c.FindByEmail)
-	set(&u.Requests, c.Requests)
-	set(&u.OnBoards, c.OnBoards)
-	set(&u.Presence, c.Presence)
+	aggregate.Set(&u.Name, c.Name)
+	aggregate.Set(&u.Bio, c.Bio)
+	aggregate.Set(&u.FindByID, c.FindByID)
+	aggregate.Set(&u.FindByEmail, c.FindByEmail)
+	aggregate.Set(&u.Requests, c.Requests)
+	aggregate.Set(&u.OnBoards, c.OnBoards)
+	aggregate.Set(&u.Presence, c.Presence)
 	if c.Zone != nil {
 		if u.Clock, err = u.Clock.Change(*c.Zone, tx.Now()); err != nil {
 			return User{}, err
@@ -510,12 +510,6 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 		return u, nil
 	}
 	return u, s.enqueueZoneChange(ctx, tx, id, before.Clock, u.Clock)
-}
-
-func set[T any](field *T, value *T) {
-	if value != nil {
-		*field = *value
-	}
 }
 
 // enqueueZoneChange enqueues a change of zone for the other domains: at once and, if the change skips a date, again

@@ -35,3 +35,10 @@ func (c *Caches) Change(ctx context.Context, targets []cache.Target, fn func(ctx
 		return drops.Tx(ctx, c.db, fn)
 	}, targets...)
 }
+
+// Set stores the value of a change in a field, unless the value is nil: then the change leaves the field as it is.
+func Set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}

@@ -222,16 +222,9 @@ func (u Update) apply(st *Stream) error {
 		}
 		st.Title = title
 	}
-	set(&st.Access, u.Access)
-	set(&st.Record, u.Record)
+	aggregate.Set(&st.Access, u.Access)
+	aggregate.Set(&st.Record, u.Record)
 	return nil
-}
-
-// set stores *value in *to, unless value is nil.
-func set[T any](to, value *T) {
-	if value != nil {
-		*to = *value
-	}
 }
 
 // Create creates a stream and returns its keys, which are not returned again. The caller chooses the id and uses it

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/messaging"
@@ -222,12 +223,10 @@ func (s *Service) Choose(ctx context.Context, user accounts.ID, u Update) (err e
 		if err != nil {
 			return err
 		}
-		for _, one := range []struct{ to, value *bool }{{&c.Messages, u.Messages}, {&c.Requests, u.Requests}, {&c.Notices, u.Notices},
-			{&c.Previews, u.Previews}} {
-			if one.value != nil {
-				*one.to = *one.value
-			}
-		}
+		aggregate.Set(&c.Messages, u.Messages)
+		aggregate.Set(&c.Requests, u.Requests)
+		aggregate.Set(&c.Notices, u.Notices)
+		aggregate.Set(&c.Previews, u.Previews)
 		return setChoice(ctx, tx, user, c)
 	}))
 }

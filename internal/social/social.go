@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
@@ -225,15 +226,9 @@ type FriendUpdate struct {
 
 // apply returns f with the change.
 func (n FriendUpdate) apply(f Friend) Friend {
-	if n.Remark != nil {
-		f.Remark = *n.Remark
-	}
-	if n.Tag != nil {
-		f.Tag = *n.Tag
-	}
-	if n.Order != nil {
-		f.Order = *n.Order
-	}
+	aggregate.Set(&f.Remark, n.Remark)
+	aggregate.Set(&f.Tag, n.Tag)
+	aggregate.Set(&f.Order, n.Order)
 	return f
 }
 
