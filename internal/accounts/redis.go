@@ -39,7 +39,7 @@ func factsOf(s Session) []string {
 // touch returns a call of lua/touch.lua, with or without facts.
 func touch(k sessionKey, used int64, facts ...string) redis.Call {
 	key := userSessionKeys.At(k.A, k.B).Key
-	args := []string{strconv.FormatInt(used, 10), strconv.FormatInt(userSessionKeys.TTL.Base.Milliseconds(), 10)}
+	args := []string{strconv.FormatInt(used, 10), keyspace.Millis(userSessionKeys.TTL.Base)}
 	return redis.Call{Script: touchScript, Keys: []keyspace.Key{key}, Args: append(args, facts...)}
 }
 

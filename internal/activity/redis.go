@@ -47,7 +47,7 @@ func (s *redisStore) add(ctx context.Context, batches []*batch, estimates bool) 
 	for i, b := range batches {
 		users := make([]string, 0, len(b.users)+1)
 		if estimates {
-			users = append(users, strconv.FormatInt(keyTTL.Milliseconds(), 10))
+			users = append(users, keyspace.Millis(keyTTL))
 		}
 		for _, u := range b.users {
 			users = append(users, string(u[:]))

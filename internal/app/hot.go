@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -54,7 +53,7 @@ func (a *App) writeHotKeys(ctx context.Context) error {
 				cmds = append(cmds, keyspace.Cmd{Name: "HDEL", Key: hotKey.At().Key, Args: []string{node}})
 			}
 		}
-		cmds = append(cmds, keyspace.Cmd{Name: "PEXPIRE", Key: hotKey.At().Key, Args: []string{strconv.FormatInt(hotLife.Milliseconds(), 10)}})
+		cmds = append(cmds, keyspace.Cmd{Name: "PEXPIRE", Key: hotKey.At().Key, Args: []string{keyspace.Millis(hotLife)}})
 		return keyspace.FirstErr(a.redis.DoMulti(ctx, cmds))
 	}()
 	if errors.Is(err, redis.ErrUnavailable) {

@@ -54,7 +54,7 @@ func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 	if err != nil {
 		return r, err
 	}
-	lease := renewLease.Cmd([]keyspace.Key{leaseKeys.At(n.ID).Key}, n.Boot.String(), strconv.FormatInt(s.lease.Milliseconds(), 10))
+	lease := renewLease.Cmd([]keyspace.Key{leaseKeys.At(n.ID).Key}, n.Boot.String(), keyspace.Millis(s.lease))
 	replies := s.db.DoMulti(ctx, []keyspace.Cmd{lease, set,
 		{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{score(n.Heartbeat), n.ID.String()}}, listCmd(),
 		{Name: "GET", Key: orderKeys.At(n.ID).Key}})

@@ -50,8 +50,8 @@ const (
 )
 
 var (
-	chatsTTLMillis  = strconv.FormatInt(chatsTTL.Milliseconds(), 10)
-	latestTTLMillis = strconv.FormatInt(latestTTL.Milliseconds(), 10)
+	chatsTTLMillis  = keyspace.Millis(chatsTTL)
+	latestTTLMillis = keyspace.Millis(latestTTL)
 )
 
 // redisStore is the Redis data of this domain, all of it derived from SQL.

@@ -44,7 +44,7 @@ type redisStore struct {
 // isUnavailable reports whether err means that Redis is unavailable.
 func isUnavailable(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
-var keyTTLMillis = strconv.FormatInt(keyTTL.Milliseconds(), 10)
+var keyTTLMillis = keyspace.Millis(keyTTL)
 
 // userState is the data of a user in Redis.
 type userState struct {

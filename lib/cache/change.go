@@ -166,7 +166,7 @@ func (rt *Runtime) fence(ctx context.Context, keys []keyspace.Key, f *fencing, t
 		if s := shapes.Of(k.Family()); s != nil {
 			cmds[i] = s.Fence(k, f.token, slots.EraOf(k.Family(), f.era), life)
 		} else {
-			cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, f.token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
+			cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, f.token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), keyspace.Millis(life))
 		}
 	}
 	for i, r := range rt.changes.doWithin(ctx, rt.cfg.ChangeBudget, cmds...) {
@@ -221,7 +221,7 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, broadcast bool,
 		if s := shapes.Of(t.key.Family()); s != nil {
 			cmds[i] = finishCollection(s, t, f, f.left[i], changed)
 		} else {
-			cmds[i] = finishScript.Cmd([]keyspace.Key{t.key}, f.token, value, millis(life))
+			cmds[i] = finishScript.Cmd([]keyspace.Key{t.key}, f.token, value, keyspace.Millis(life))
 		}
 	}
 	var lost, unanswered []keyspace.Key
@@ -310,7 +310,7 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 		}
 		text, life, until = textOr(&env, l), l, c.rt.clock()+c.rt.cfg.ChangeBudget.Milliseconds()
 	}
-	err := c.rt.changes.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life), strconv.FormatInt(until, 10))).Err
+	err := c.rt.changes.one(putScript.Cmd([]keyspace.Key{r.key}, text, keyspace.Millis(life), strconv.FormatInt(until, 10))).Err
 	if err == nil {
 		err = c.rt.broadcastDrop([]keyspace.Key{r.key})
 	}

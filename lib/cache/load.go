@@ -194,7 +194,7 @@ func (r *reading) acquireCmd(mine string) keyspace.Cmd {
 	now := r.c.rt.clock()
 	life := r.c.leaseLife()
 	return acquireScript.Cmd([]keyspace.Key{r.key}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", now+life.Milliseconds()),
-		millis(life), r.replaces)
+		keyspace.Millis(life), r.replaces)
 }
 
 // ask loads a new copy of k from the source; the copy is missing if the error is [ErrNotFound].
@@ -321,7 +321,7 @@ func fillCmd(key keyspace.Key, lease string, e *slots.Envelope, life time.Durati
 	if life <= 0 {
 		return fillScript.Cmd([]keyspace.Key{key}, lease, "", "-1")
 	}
-	return fillScript.Cmd([]keyspace.Key{key}, lease, e.Text(), millis(life))
+	return fillScript.Cmd([]keyspace.Key{key}, lease, e.Text(), keyspace.Millis(life))
 }
 
 // forgetReplaced drops this process' copy of a value whose replacement must not be stored.
@@ -336,5 +336,3 @@ func (c *core) storeLoaded(e *localCopy, env *slots.Envelope, r *reading) {
 	c.setTimes(e, env, r)
 	c.storeLocal(r.hash, e)
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -27,7 +27,7 @@ func (h Bitmap) GetRenewCmd() Cmd {
 	if life == 0 {
 		return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PERSIST"}}
 	}
-	return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PX", millis(life)}}
+	return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PX", Millis(life)}}
 }
 
 // AddCmd writes the whole string unless the key exists, for a pipeline. The reply is nil if the key exists.

@@ -39,10 +39,11 @@ func (h Bytes) SetCmd(v string, life time.Duration) Cmd {
 	if life == 0 {
 		return Cmd{Name: "SET", Key: h.Key, Args: []string{v}}
 	}
-	return Cmd{Name: "SET", Key: h.Key, Args: []string{v, "PX", millis(life)}}
+	return Cmd{Name: "SET", Key: h.Key, Args: []string{v, "PX", Millis(life)}}
 }
 
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// Millis returns d in milliseconds, as an argument of a command.
+func Millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // setWith is SET with the family's TTL and further options.
 func (h Bytes) setWith(v string, options ...string) Cmd {

@@ -36,7 +36,7 @@ func (k Key) write(name string, args ...string) Cmd {
 	if k.fam.TTL.Variable {
 		once = "1"
 	}
-	return Cmd{Name: writeName, Key: k, Args: append([]string{millis(life), once, name}, args...)}
+	return Cmd{Name: writeName, Key: k, Args: append([]string{Millis(life), once, name}, args...)}
 }
 
 // multiKey makes a command with several keys, or with arguments before the keys. written is the number of the key that
@@ -55,7 +55,7 @@ func multiKey(keys []Key, written, before int, name string, args ...string) Cmd 
 	}
 	ms := ""
 	if life > 0 {
-		ms = millis(life)
+		ms = Millis(life)
 	}
 	return Cmd{Name: placeName, Key: keys[0], More: keys[1:],
 		Args: append([]string{ms, once, strconv.Itoa(max(written, 1)), strconv.Itoa(before), name}, args...)}

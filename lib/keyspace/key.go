@@ -28,7 +28,7 @@ func renew(k Key) Cmd {
 	if life == 0 {
 		return Cmd{Name: "PERSIST", Key: k}
 	}
-	return Cmd{Name: "PEXPIRE", Key: k, Args: []string{millis(life)}}
+	return Cmd{Name: "PEXPIRE", Key: k, Args: []string{Millis(life)}}
 }
 
 // DeleteCmd deletes the key, whatever its type; the reply is 1 if it existed.

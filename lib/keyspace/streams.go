@@ -131,7 +131,7 @@ func (h Stream) ClaimCmd(group, consumer string, idle time.Duration, n int) Cmd 
 const claimStart, claimEnd = "0", "0-0"
 
 func (h Stream) claimCmd(group, consumer string, idle time.Duration, from string, n int) Cmd {
-	return h.plainCmd("XAUTOCLAIM", group, consumer, millis(idle), from, "COUNT", strconv.Itoa(n))
+	return h.plainCmd("XAUTOCLAIM", group, consumer, Millis(idle), from, "COUNT", strconv.Itoa(n))
 }
 
 // Claim assigns to a consumer up to n entries that have been pending for at least idle, in whole milliseconds, for

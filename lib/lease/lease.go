@@ -129,8 +129,8 @@ func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time
 	}
 	me := rand.Text() + " " + owner
 	sent := time.Now()
-	answer, err := acquire.Run(ctx, l.db, []keyspace.Key{keys.Lease.Key, keys.Fence.Key}, me, millis(life),
-		strconv.FormatInt(sent.UnixMicro(), 10), millis(keys.Fence.Family().TTL.Base)).Items()
+	answer, err := acquire.Run(ctx, l.db, []keyspace.Key{keys.Lease.Key, keys.Fence.Key}, me, keyspace.Millis(life),
+		strconv.FormatInt(sent.UnixMicro(), 10), keyspace.Millis(keys.Fence.Family().TTL.Base)).Items()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -164,7 +164,7 @@ func (h *Held) heldSince(sent time.Time) {
 // lease cannot be renewed again.
 func (h *Held) Renew(ctx context.Context) error {
 	sent := time.Now()
-	n, err := renew.Run(ctx, h.l.db, []keyspace.Key{h.key}, h.value, millis(h.life)).Int()
+	n, err := renew.Run(ctx, h.l.db, []keyspace.Key{h.key}, h.value, keyspace.Millis(h.life)).Int()
 	if err != nil {
 		return fmt.Errorf("lease: renew %s: %w", h.key, err)
 	}
@@ -286,5 +286,3 @@ func (h *Held) renewUntil(ctx context.Context) (lost bool) {
 		}
 	}
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

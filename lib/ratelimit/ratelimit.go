@@ -155,8 +155,8 @@ func (l *Limiter) takeAll(ctx context.Context, asks []Ask) (places []place, err 
 		}
 		places[i].demand = d
 		calls[i] = redis.Call{Script: take, Keys: []keyspace.Key{a.Key.Key},
-			Args: []string{strconv.Itoa(a.Limit.Max), strconv.FormatInt(a.Limit.Window.Milliseconds(), 10),
-				strconv.Itoa(d.want), strconv.Itoa(d.back), strconv.FormatInt(d.within.Milliseconds(), 10)}}
+			Args: []string{strconv.Itoa(a.Limit.Max), keyspace.Millis(a.Limit.Window),
+				strconv.Itoa(d.want), strconv.Itoa(d.back), keyspace.Millis(d.within)}}
 	}
 	waiting, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
@@ -212,7 +212,7 @@ func (l *Limiter) giveBack(ctx context.Context, places []place, ago time.Duratio
 			l.local.giveBack(p.local)
 		case ago < p.Ask.Limit.Window: // later, the script could mistake the next window for this one
 			calls = append(calls, redis.Call{Script: giveback, Keys: []keyspace.Key{p.Key.Key},
-				Args: []string{strconv.FormatInt(p.Reset.Milliseconds(), 10)}})
+				Args: []string{keyspace.Millis(p.Reset)}})
 		}
 	}
 	if len(calls) == 0 {

@@ -113,7 +113,7 @@ func (c *Counter) try(ctx context.Context, meters []Meter) ([]tried, error) {
 	calls := make([]redis.Call, len(meters))
 	for i, m := range meters {
 		calls[i] = redis.Call{Script: tryScript, Keys: []keyspace.Key{m.Key},
-			Args: []string{strconv.Itoa(m.Cap), strconv.FormatInt(m.Life.Milliseconds(), 10)}}
+			Args: []string{strconv.Itoa(m.Cap), keyspace.Millis(m.Life)}}
 	}
 	answers := make([]tried, len(meters))
 	for i, r := range c.db.RunMulti(ctx, calls) {

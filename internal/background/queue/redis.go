@@ -117,7 +117,7 @@ func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Messa
 	published := len(cmds)
 	cmds = append(cmds, r.db.PublishCmd(wakeChannel.At(), ""))
 	if replicas > 0 {
-		cmds = append(cmds, keyspace.Cmd{Name: "WAIT", Args: []string{strconv.Itoa(replicas), millis(replicaPatience)}})
+		cmds = append(cmds, keyspace.Cmd{Name: "WAIT", Args: []string{strconv.Itoa(replicas), keyspace.Millis(replicaPatience)}})
 	}
 	replies := r.do(ctx, cmds...)
 	if err := keyspace.FirstErr(replies[1:published]); err != nil {
@@ -190,7 +190,7 @@ func (r *Redis) claimTopic(ctx context.Context, topic string, n int, life time.D
 	r.mu.Lock()
 	cursor := cmp.Or(r.cursors[topic], atEnd)
 	r.mu.Unlock()
-	items, err := r.do(ctx, claimScript.Cmd([]keyspace.Key{stream(topic), notes(topic)}, group, working, millis(life), strconv.Itoa(n),
+	items, err := r.do(ctx, claimScript.Cmd([]keyspace.Key{stream(topic), notes(topic)}, group, working, keyspace.Millis(life), strconv.Itoa(n),
 		cursor))[0].Items()
 	if err != nil {
 		return nil, false, err
@@ -227,7 +227,7 @@ func (r *Redis) settle(ctx context.Context, life time.Duration, outcomes []outco
 			o.err = "" // keeps the error of the last real try
 		}
 		cmds = append(cmds, settleScript.Cmd([]keyspace.Key{stream(o.Topic), deadLetters(o.Topic), notes(o.Topic)},
-			group, working, id, o.claim, how, o.err, strconv.Itoa(o.Attempt), waiting, millis(life-o.wait), free))
+			group, working, id, o.claim, how, o.err, strconv.Itoa(o.Attempt), waiting, keyspace.Millis(max(0, life-o.wait)), free))
 	}
 	return keyspace.FirstErr(r.do(ctx, cmds...))
 }
@@ -513,8 +513,6 @@ func noGroup(err error) bool {
 	e, ok := errors.AsType[redis.ServerError](err)
 	return ok && e.Code() == "NOGROUP"
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(max(0, d).Milliseconds(), 10) }
 
 func shuffled(topics []string) []string {
 	topics = slices.Clone(topics)

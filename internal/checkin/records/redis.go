@@ -190,7 +190,7 @@ func (s *Store) Load(ctx context.Context, keys []Key, recs []*streak.Record) err
 }
 
 // life returns the TTL of a record that a script writes, in milliseconds.
-func life() string { return strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10) }
+func life() string { return keyspace.Millis(recordKeys.TTL.Base) }
 
 // Drop deletes records; the next read loads them again. Clearing a single bit would not be safe while check-ins set it.
 func (s *Store) Drop(ctx context.Context, keys []Key) error {

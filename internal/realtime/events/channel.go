@@ -110,7 +110,7 @@ func (b *Bus) leave(ctx context.Context, c *channel, l *Listener) {
 	nodes, meta, _ := keysOf(c.name)
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
-	if leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, millis(resumeTTL)).Err != nil {
+	if leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, keyspace.Millis(resumeTTL)).Err != nil {
 		// The node may stay in the list until another listener is added. A late command may remove the node after that.
 		b.TakenForDead()
 	}
@@ -148,7 +148,7 @@ func (b *Bus) register(ctx context.Context, name string) (Position, error) {
 
 func (b *Bus) listenCmd(name, live string) keyspace.Cmd {
 	nodes, meta, _ := keysOf(name)
-	return listenScript.Cmd([]keyspace.Key{nodes, meta}, b.node, millis(listenTTL), newEpoch(), live)
+	return listenScript.Cmd([]keyspace.Key{nodes, meta}, b.node, keyspace.Millis(listenTTL), newEpoch(), live)
 }
 
 // registered parses the reply to [Bus.listenCmd]: the channel's position, and whether this node was already
@@ -198,8 +198,6 @@ func position(r keyspace.Reply) (Position, error) {
 
 // newEpoch returns 51 random bits as text. The lowest of 52 bits is always set, so that the number is never 0.
 func newEpoch() string { return strconv.FormatUint(rand.Uint64()>>12|1, 36) }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // StoredEvent is an event in a channel's stream.
 type StoredEvent struct {

@@ -164,8 +164,8 @@ func publishCmd(e *Event) keyspace.Cmd {
 	if e.Fleeting {
 		length = 0
 	}
-	return publishScript.Cmd([]keyspace.Key{nodes, meta, stream}, string(e.appendJSON(nil)), strconv.Itoa(length), millis(resumeTTL),
-		newEpoch(), millis(listenTTL))
+	return publishScript.Cmd([]keyspace.Key{nodes, meta, stream}, string(e.appendJSON(nil)), strconv.Itoa(length), keyspace.Millis(resumeTTL),
+		newEpoch(), keyspace.Millis(listenTTL))
 }
 
 // published parses publish.lua's reply.

@@ -148,7 +148,7 @@ const (
 
 // Acquire acquires the lease on a collection. The reply is the remaining life in ms of the present content.
 func (s *Shape) Acquire(k keyspace.Key, token string, era uint64, life time.Duration, replace bool) keyspace.Cmd {
-	return acquireScript.Cmd([]keyspace.Key{k}, s.Type, token, EraText(era), millis(life), flagText(replace))
+	return acquireScript.Cmd([]keyspace.Key{k}, s.Type, token, EraText(era), keyspace.Millis(life), flagText(replace))
 }
 
 // Fill sends one part; total is negative except in the last part.
@@ -158,7 +158,7 @@ func (s *Shape) Fill(k keyspace.Key, token string, era uint64, life time.Duratio
 		count = strconv.Itoa(total)
 	}
 	args := make([]string, 0, 6+len(texts))
-	args = append(args, s.Type, token, EraText(era), millis(life), flagText(first), count)
+	args = append(args, s.Type, token, EraText(era), keyspace.Millis(life), flagText(first), count)
 	return fillScript.Cmd([]keyspace.Key{k}, append(args, texts...)...)
 }
 
@@ -169,7 +169,7 @@ func (s *Shape) Release(k keyspace.Key, token string, era uint64, left int64) ke
 
 // Fence begins a change. The reply is the remaining life in ms of a collection that is kept behind the fence.
 func (s *Shape) Fence(k keyspace.Key, token string, era uint64, life time.Duration) keyspace.Cmd {
-	return fenceScript.Cmd([]keyspace.Key{k}, s.Type, token, EraText(era), millis(life))
+	return fenceScript.Cmd([]keyspace.Key{k}, s.Type, token, EraText(era), keyspace.Millis(life))
 }
 
 // Finish ends a change. If the collection was kept, it applies puts, which are strings of Put, and removes, and the
@@ -199,8 +199,6 @@ func Page(k keyspace.Key, era uint64, n int, score, after string) keyspace.Cmd {
 func (s *Shape) Scan(k keyspace.Key, era uint64, at string, n int) keyspace.Cmd {
 	return scanScript.Cmd([]keyspace.Key{k}, s.Type, EraText(era), at, strconv.Itoa(n))
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 func flagText(b bool) string {
 	if b {
