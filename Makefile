@@ -5,7 +5,7 @@
 TEST_FLAGS ?= -p 2 -parallel 4
 # The library, and the adapters for a program's existing clients. They are separate modules, so that the library depends
 # on no other client than its own.
-MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
+MODULES = lib lib/keyspace/tools lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
 # The slowest packages are first. If they were last, one of them would leave a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./internal/wholeserver/integration ./... $(MODULES:%=./%/...)
 
@@ -109,7 +109,7 @@ soak: deps ## Inflict every failure of the tests six times, and play all histori
 
 hazards: ## Hold the cache, and others, against all hazards at full size; takes half an hour
 	STOA_HAZARDS=full go -C lib test -v ./cache/cachetest
-	STOA_HAZARDS=full go -C lib test -v -run UnderLoad ./keyspace/move
+	STOA_HAZARDS=full go -C lib/keyspace/tools test -v -run UnderLoad ./move
 	cd bench/hazards && go test -v -timeout 60m .
 
 hazards-checkin: ## Play what can make a streak lie, on Stoa and on the design that it began with

@@ -35,10 +35,10 @@ var layers = [][]string{
 	{"lib/redis"},
 	{"lib/redis/redistest"},
 	{"lib/redis/redistest/conformance"},
-	{"lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/keyspace/audit", "lib/keyspace/move",
-		"lib/keyspace/adopt"},
-	{"lib/keyspace/cli", "lib/keyspace/keyvet"},
-	{"lib/keyspace/keyvet/cmd/keyvet", "lib/keyspace/cmd/keyspace"},
+	{"lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/keyspace/audit"},
+	{"lib/keyspace/tools/adopt", "lib/keyspace/tools/keyvet", "lib/keyspace/tools/move"},
+	{"lib/keyspace/tools/cli"},
+	{"lib/keyspace/tools/cmd/keyspace", "lib/keyspace/tools/cmd/keyvet"},
 	{"lib/cache/internal/shapes", "lib/cache/internal/slots"},
 	{"lib/cache"},
 	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect"},
@@ -79,9 +79,10 @@ var layers = [][]string{
 
 // library packages can be imported by anyone.
 var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit",
-	"lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet",
-	"lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard",
-	"lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect", "api", "client"}
+	"lib/keyspace/tools/adopt", "lib/keyspace/tools/cli", "lib/keyspace/tools/keyvet", "lib/keyspace/tools/move",
+	"lib/keyspace/tools/cmd/keyspace", "lib/keyspace/tools/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn",
+	"lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom",
+	"lib/cache/collection", "lib/cache/inspect", "api", "client"}
 
 // domains keep each technology in its own file.
 var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence",
@@ -172,7 +173,8 @@ func checkTests(p pkg) (faults []string) {
 
 func checkLibrary(p pkg) (faults []string) {
 	for _, imp := range p.Imports {
-		if strings.HasPrefix(imp, module+"/internal/") || imp == "database/sql" || strings.Contains(imp, "/bun") {
+		if strings.HasPrefix(imp, module+"/internal/") || imp == "database/sql" || strings.Contains(imp, "/bun") ||
+			imp == module+"/lib/redis/embedded" || imp == module+"/lib/redis/spawn" {
 			faults = append(faults, fmt.Sprintf("%s is library and imports %s", p.rel(), imp))
 		}
 	}
@@ -324,6 +326,8 @@ func TestNoWholeServerIsCompiledForADomainsTests(t *testing.T) {
 func TestLibraryStandsAlone(t *testing.T) {
 	planted(t, checkLibrary(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/internal/base/errs"}}), "library on internal")
 	planted(t, checkLibrary(pkg{ImportPath: module + "/lib/lease", Imports: []string{"database/sql"}}), "library on SQL")
+	planted(t, checkLibrary(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/lib/redis/embedded"}}),
+		"library with a server")
 	for _, p := range packages(t) {
 		if slices.Contains(library, p.rel()) {
 			report(t, checkLibrary(p))
@@ -468,7 +472,7 @@ func TestNoContextIsMadeOutOfNothing(t *testing.T) {
 	}
 	planted(t, checkBackground("x.go", f), "context.Background in a package")
 	for _, p := range packages(t) {
-		if p.rel() == "cmd/stoa" || p.rel() == "lib/keyspace/cli" || strings.HasSuffix(p.rel(), "test") || p.rel() == "internal/testkit" ||
+		if p.rel() == "cmd/stoa" || p.rel() == "lib/keyspace/tools/cli" || strings.HasSuffix(p.rel(), "test") || p.rel() == "internal/testkit" ||
 			p.rel() == "e2e" || strings.HasPrefix(p.rel(), "examples/") {
 			continue
 		}

@@ -48,6 +48,7 @@ require (
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/stoa-dev/stoa/lib v0.0.0
+	github.com/stoa-dev/stoa/lib/keyspace/tools v0.0.0
 	github.com/swaggest/swgui v1.8.5
 	github.com/uptrace/bun v1.3.0
 	github.com/uptrace/bun/dialect/mysqldialect v1.3.0
@@ -60,6 +61,7 @@ require (
 	golang.org/x/sys v0.49.0
 	golang.org/x/text v0.43.0
 	golang.org/x/time v0.15.0
+	golang.org/x/tools v0.51.0
 	modernc.org/sqlite v1.60.1
 	pgregory.net/rapid v1.3.0
 )
@@ -120,7 +122,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/mod v0.41.0 // indirect
-	golang.org/x/tools v0.51.0 // indirect
 	golang.org/x/xerrors v0.0.0-20231012003039-104605ab7028 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
@@ -129,4 +130,7 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/stoa-dev/stoa/lib => ./lib
+replace (
+	github.com/stoa-dev/stoa/lib => ./lib
+	github.com/stoa-dev/stoa/lib/keyspace/tools => ./lib/keyspace/tools
+)

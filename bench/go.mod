@@ -116,4 +116,5 @@ require (
 replace (
 	github.com/stoa-dev/stoa => ../
 	github.com/stoa-dev/stoa/lib => ../lib
+	github.com/stoa-dev/stoa/lib/keyspace/tools => ../lib/keyspace/tools
 )

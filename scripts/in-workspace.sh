@@ -11,5 +11,5 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export GOWORK=$dir/go.work
-(cd "$root" && go work init . ./lib ./lib/redis/onrueidis ./lib/redis/ongoredis ./lib/cache/cacheotel ./bench)
+(cd "$root" && go work init . ./lib ./lib/keyspace/tools ./lib/redis/onrueidis ./lib/redis/ongoredis ./lib/cache/cacheotel ./bench)
 "$@"

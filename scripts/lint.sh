@@ -34,7 +34,7 @@ scripts_in_js() {
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-modules="lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel"
+modules="lib lib/keyspace/tools lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel"
 packages=$(printf './%s/... ' . $modules bench)
 
 check gofmt unformatted
@@ -48,7 +48,7 @@ check "staticcheck" scripts/in-workspace.sh go run "$staticcheck" $packages
 check "go vet (internal/checkin/hazards)" scripts/in-workspace.sh go vet -tags hazards ./internal/checkin/hazards
 check "go vet (bench/hazards)" env GOWORK=off go -C bench/hazards vet ./...
 check "staticcheck (bench/hazards)" env -C bench/hazards GOWORK=off go run "$staticcheck" ./...
-check "go build (keyvet)" scripts/in-workspace.sh go build -o "$tmp/keyvet" ./lib/keyspace/keyvet/cmd/keyvet
+check "go build (keyvet)" scripts/in-workspace.sh go build -o "$tmp/keyvet" ./lib/keyspace/tools/cmd/keyvet
 # shellcheck disable=SC2086
 check "keys outside keys.go" scripts/in-workspace.sh go vet -vettool="$tmp/keyvet" ./... $(printf './%s/... ' $modules)
 check "eslint, prettier and tsc" scripts_in_js

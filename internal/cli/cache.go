@@ -31,7 +31,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/inspect"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 

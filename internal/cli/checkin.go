@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/storage/migrations"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
 type checkinCmd struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/cli/reference"
 	"github.com/stoa-dev/stoa/internal/config"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
 // The exit codes.

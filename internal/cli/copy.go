@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/storage/sqlcopy"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
 type copyCmd struct {

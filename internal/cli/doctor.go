@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/background/supervise"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 

@@ -6,10 +6,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/lib/keyspace/acl"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
-// keysCmd has the commands about the declared keys and channels, and about those in Redis. Package keyspace/cli has
+// keysCmd has the commands about the declared keys and channels, and about those in Redis. Package keyspace/tools/cli has
 // them for every program; here the settings name the Redis.
 type keysCmd struct {
 	List keycli.List `cmd:"" help:"List every declared family of keys and channels."`

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
 type keysServiceCmd struct {

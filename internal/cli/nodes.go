@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/cluster"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/background/queue"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
 type queueCmd struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
 type streamsCmd struct {

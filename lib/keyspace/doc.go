@@ -105,6 +105,6 @@ that has only the permissions that the families need.
 Keys outlive the program that wrote them. Package keyspace/lock stores the
 declarations in a text file next to the sources. It reports the changes of the next
 version, and refuses a change of layout without a higher [Doc].Version or another
-pattern. Package keyspace/move migrates data whose only copy is in Redis.
+pattern. Package keyspace/tools/move migrates data whose only copy is in Redis.
 */
 package keyspace

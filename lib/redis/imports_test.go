@@ -25,8 +25,7 @@ func TestImports_NoEmbeddedServer(t *testing.T) {
 	if len(heavy("./embedded")) == 0 {
 		t.Error("the embedded server is not found in its own package: the search is broken")
 	}
-	for _, of := range []string{".", "../bus", "../cache", "../lease", "../ratelimit", "../leaderboard", "../groupcommit",
-		"../keyspace/move"} {
+	for _, of := range []string{".", "../bus", "../cache", "../lease", "../ratelimit", "../leaderboard", "../groupcommit"} {
 		if found := heavy(of); len(found) > 0 {
 			t.Errorf("%s depends on %s", of, strings.Join(found, ", "))
 		}

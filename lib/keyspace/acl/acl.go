@@ -3,7 +3,7 @@
 //
 //	fmt.Println(acl.User{Name: "shop", Prefix: "eu", Secret: "#" + sha256OfThePassword}.Line(shop.Keys))
 //
-// Package keyspace/cli offers it to programs as the command acl. A program with Redis functions, see
+// Package keyspace/tools/cli offers it to programs as the command acl. A program with Redis functions, see
 // [keyspace.DefFunction], needs "fcall" in Commands; the user that loads the functions needs "function|load".
 package acl
 

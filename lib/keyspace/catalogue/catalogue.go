@@ -3,7 +3,7 @@
 //
 //	fmt.Print(catalogue.New(shop.Keys).Markdown())
 //
-// Package keyspace/cli offers it to programs as the command doc.
+// Package keyspace/tools/cli offers it to programs as the command doc.
 package catalogue
 
 import (

@@ -6,7 +6,7 @@
 //		fmt.Println(c) // layout   cart:{user}: string → set: raise Doc.Version above 1, or put a new word in the pattern
 //	}
 //
-// Package keyspace/cli offers it to programs as the commands diff and diff --write.
+// Package keyspace/tools/cli offers it to programs as the commands diff and diff --write.
 package lock
 
 import (

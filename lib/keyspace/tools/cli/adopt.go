@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/stoa-dev/stoa/lib/keyspace/adopt"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/adopt"
 )
 
 // Adopt proposes declarations for the keys of an existing Redis.

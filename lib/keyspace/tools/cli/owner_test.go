@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 )
 
 // Redis reads the file, as another user.

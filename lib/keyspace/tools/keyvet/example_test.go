@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/tools/go/analysis"
 
-	"github.com/stoa-dev/stoa/lib/keyspace/keyvet"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/keyvet"
 )
 
 // The analyzer in a custom driver.

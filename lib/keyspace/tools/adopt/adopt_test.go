@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
-	"github.com/stoa-dev/stoa/lib/keyspace/adopt"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/adopt"
 	"github.com/stoa-dev/stoa/lib/redis"
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -127,7 +127,7 @@ func TestSource_IsSchemaOfTheKeys(t *testing.T) {
 			t.Errorf("the source lacks %q:\n%s", want, source)
 		}
 	}
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 /*
 Package keyvet finds Redis keys and channels that are written outside keys.go. It is an
 analyzer for package golang.org/x/tools/go/analysis; the command
-[github.com/stoa-dev/stoa/lib/keyspace/keyvet/cmd/keyvet] runs it, by itself or under go vet:
+[github.com/stoa-dev/stoa/lib/keyspace/tools/cmd/keyvet] runs it, by itself or under go vet:
 
-	go get -tool github.com/stoa-dev/stoa/lib/keyspace/keyvet/cmd/keyvet
+	go get -tool github.com/stoa-dev/stoa/lib/keyspace/tools/cmd/keyvet
 	go vet -vettool=$(go tool -n keyvet) ./...
 
 The compiler already refuses a string where a key is required. The analyzer finds the

@@ -1,24 +1,25 @@
-package lib_test
+package stoa
 
 import (
 	"go/ast"
 	"go/types"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/go/packages"
+	gopackages "golang.org/x/tools/go/packages"
 )
 
 // Users copy from examples. Each exported name appears in an example that runs, or belongs to a name that does: as the
 // type of a value, as a parameter of a function, or as a constant of such a type.
 func TestExamples_CoverEveryName(t *testing.T) {
 	t.Parallel()
-	loaded, err := packages.Load(&packages.Config{Tests: true,
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes |
-			packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}, "./...")
+	loaded, err := gopackages.Load(&gopackages.Config{Tests: true, Env: append(os.Environ(), "GOWORK=off"), // without the adapters
+		Mode: gopackages.NeedName | gopackages.NeedFiles | gopackages.NeedSyntax | gopackages.NeedTypes |
+			gopackages.NeedTypesInfo | gopackages.NeedImports | gopackages.NeedDeps}, module+"/lib/...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestExamples_CoverEveryName(t *testing.T) {
 }
 
 // forUsers reports whether users import the package: it is not a test, not a command and not internal.
-func forUsers(p *packages.Package) bool {
+func forUsers(p *gopackages.Package) bool {
 	return p.ID == p.PkgPath && p.Name != "main" && !strings.Contains(p.PkgPath, "/internal/") &&
 		!strings.Contains(p.PkgPath, "/lib/testing/") && !strings.HasSuffix(p.PkgPath, "/conformance") &&
 		!strings.HasSuffix(p.PkgPath, "_test") && p.Types != nil
@@ -129,5 +130,5 @@ func nameOf(o types.Object) string {
 	if o.Pkg() == nil {
 		return o.Name()
 	}
-	return strings.TrimPrefix(o.Pkg().Path(), "github.com/stoa-dev/stoa/lib/") + "." + o.Name()
+	return strings.TrimPrefix(o.Pkg().Path(), module+"/lib/") + "." + o.Name()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
-	"github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 )
 

@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
-	"github.com/stoa-dev/stoa/lib/keyspace/move"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/move"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )

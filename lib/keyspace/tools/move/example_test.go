@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
-	"github.com/stoa-dev/stoa/lib/keyspace/move"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/move"
 	"github.com/stoa-dev/stoa/lib/redis"
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 )

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
-	"github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/keyspace/tools/cli"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -184,11 +184,11 @@ func TestDiff_ForbiddenChangeIsExitCodeFive(t *testing.T) {
 
 // TestDocs_ProgramWorksInOtherModule builds the program of docs/keyspace.md in another module, like a user.
 func TestDocs_ProgramWorksInOtherModule(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/keyspace.md")
+	text, err := os.ReadFile("../../../../docs/keyspace.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,9 +211,9 @@ func TestDocs_ProgramWorksInOtherModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, requires, _ := strings.Cut(string(needs), "\nrequire (")
-	write("go.mod", "module example.com/shop\n\ngo 1.26.0\n\nrequire github.com/stoa-dev/stoa/lib v0.0.0\n\nreplace "+
-		"github.com/stoa-dev/stoa/lib => "+root+"\n\nrequire ("+requires)
+	_, requires, _ := strings.Cut(strings.ReplaceAll(string(needs), "=> ../..", "=> "+filepath.Join(root, "../..")), "\nrequire (")
+	write("go.mod", "module example.com/shop\n\ngo 1.26.0\n\nrequire github.com/stoa-dev/stoa/lib/keyspace/tools v0.0.0\n\nreplace "+
+		"github.com/stoa-dev/stoa/lib/keyspace/tools => "+root+"\n\nrequire ("+requires)
 	write("go.sum", string(sums))
 	files := 0
 	for _, block := range strings.Split(string(text), "```go\n// ")[1:] {

@@ -23,7 +23,7 @@ import (
 var Analyzer = &analysis.Analyzer{
 	Name: "keyvet",
 	Doc:  "find Redis keys and channels that are written outside keys.go",
-	URL:  "https://pkg.go.dev/github.com/stoa-dev/stoa/lib/keyspace/keyvet",
+	URL:  "https://pkg.go.dev/github.com/stoa-dev/stoa/lib/keyspace/tools/keyvet",
 	Run:  run,
 }
 
