@@ -48,7 +48,7 @@ func TestMain_ChangedLockFileInvalidatesCache(t *testing.T) {
 	dir := t.TempDir()
 	tool := filepath.Join(dir, "keyvet")
 	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
-	if out, err := exec.Command("go", "build", "-o", tool, "./cmd/keyvet").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", tool, "../cmd/keyvet").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	write := func(name, text string) {
