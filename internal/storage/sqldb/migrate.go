@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -103,8 +102,8 @@ func (db *DB) migrate(ctx context.Context, fsys fs.FS, move func(*migrate.Migrat
 }
 
 func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Migrate) error) (err error) {
-	src := &expanding{dialect: db.dialect}
-	if err := src.Init(fsys, "."); err != nil {
+	src, err := iofs.New(fsys, ".")
+	if err != nil {
 		return err
 	}
 	conn, err := db.w.DB.Conn(ctx)
@@ -123,7 +122,7 @@ func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Mi
 			return errors.Join(err, conn.Close())
 		}
 	}
-	m, err := migrate.NewWithInstance("embedded", src, db.dialect.String(), &resumable{drv, ctx, src, db.log})
+	m, err := migrate.NewWithInstance("embedded", src, db.dialect.String(), &resumable{drv, ctx, src, db})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -133,13 +132,13 @@ func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Mi
 	return errors.Join(err, srcErr, drvErr)
 }
 
-// resumable is a driver that starts no migration after ctx has ended, and completes an interrupted one. It replaces the
-// GracefulStop of the library, which has a data race and reports no error.
+// resumable is a driver that replaces macros, starts no migration after ctx has ended, and completes an interrupted one.
+// It replaces the GracefulStop of the library, which has a data race and reports no error.
 type resumable struct {
 	database.Driver
 	ctx context.Context
 	src source.Driver
-	log *slog.Logger
+	db  *DB
 }
 
 // SetVersion implements database.Driver. Each migration starts by storing its version as dirty.
@@ -152,7 +151,15 @@ func (r *resumable) SetVersion(version int, dirty bool) error {
 
 // Run implements database.Driver. It unwraps the error of the library, which has no Unwrap.
 func (r *resumable) Run(migration io.Reader) error {
-	err := r.Driver.Run(migration)
+	text, err := io.ReadAll(migration)
+	if err != nil {
+		return err
+	}
+	ddl, err := r.db.dialect.ExpandDDL(string(text))
+	if err != nil {
+		return fmt.Errorf("%w in %s", err, text)
+	}
+	err = r.Driver.Run(strings.NewReader(ddl))
 	if e, ok := err.(database.Error); ok {
 		return fmt.Errorf("%w in %s", e.OrigErr, e.Query)
 	}
@@ -163,7 +170,7 @@ func (r *resumable) Run(migration io.Reader) error {
 func (r *resumable) Version() (version int, dirty bool, err error) {
 	version, dirty, err = r.Driver.Version()
 	if err == nil && dirty {
-		r.log.Warn("sqldb: resuming interrupted migration", "version", version)
+		r.db.log.Warn("sqldb: resuming interrupted migration", "version", version)
 		err = r.resume(version)
 	}
 	return version, false, err
@@ -192,42 +199,6 @@ func (r *resumable) resume(version int) error {
 		}
 	}
 	return r.SetVersion(version, false)
-}
-
-// expanding is a source that replaces the macros in migrations.
-type expanding struct {
-	iofs.PartialDriver
-	dialect Dialect
-}
-
-// Open completes the source.Driver interface. It is not used.
-func (*expanding) Open(string) (source.Driver, error) {
-	return nil, errors.New("sqldb: this source is not opened by URL")
-}
-
-// ReadUp implements source.Driver.
-func (e *expanding) ReadUp(version uint) (io.ReadCloser, string, error) {
-	return e.expand(e.PartialDriver.ReadUp(version))
-}
-
-// ReadDown implements source.Driver.
-func (e *expanding) ReadDown(version uint) (io.ReadCloser, string, error) {
-	return e.expand(e.PartialDriver.ReadDown(version))
-}
-
-func (e *expanding) expand(r io.ReadCloser, name string, err error) (io.ReadCloser, string, error) {
-	if err != nil {
-		return nil, "", err
-	}
-	text, err := io.ReadAll(r)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return nil, "", err
-	}
-	ddl, err := e.dialect.ExpandDDL(string(text))
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	}
-	return io.NopCloser(strings.NewReader(ddl)), name, nil
 }
 
 var macro = regexp.MustCompile(`\{\{([^{}]*)\}\}`)
@@ -269,25 +240,18 @@ func (d Dialect) ExpandDDL(text string) (_ string, err error) {
 // sqliteMigrations stores the schema version in SQLite. Unlike the driver of the library it locks out other processes,
 // and it runs all migrations in one transaction from Lock to Unlock, so that a kill leaves nothing half-applied.
 type sqliteMigrations struct {
-	ctx    context.Context // the context of one Migrate; the interface has no other way to pass it
-	conn   *sql.Conn
-	failed bool
+	database.Driver // nil: Migrate and Rollback call neither Open nor Drop
+
+	ctx        context.Context // the context of one Migrate; the interface has no other way to pass it
+	conn       *sql.Conn
+	unfinished bool // a migration has begun and not ended
 }
 
-var _ database.Driver = (*sqliteMigrations)(nil)
-
 func (s *sqliteMigrations) exec(query string, args ...any) error {
-	_, err := s.conn.ExecContext(s.ctx, query, args...)
-	if err != nil {
-		s.failed = true
+	if _, err := s.conn.ExecContext(s.ctx, query, args...); err != nil {
 		return fmt.Errorf("%w in %s", err, query)
 	}
 	return nil
-}
-
-// Open completes the database.Driver interface. It is not used.
-func (*sqliteMigrations) Open(string) (database.Driver, error) {
-	return nil, errors.New("sqldb: this driver is not opened by URL")
 }
 
 // Close returns the writer connection to the pool.
@@ -305,10 +269,10 @@ func (s *sqliteMigrations) Lock() error {
 	return nil
 }
 
-// Unlock commits, or rolls back if a statement failed.
+// Unlock commits, or rolls back if a migration failed.
 func (s *sqliteMigrations) Unlock() error {
 	end := "COMMIT"
-	if s.failed {
+	if s.unfinished {
 		end = "ROLLBACK"
 	}
 	// The transaction must end even if the context has ended, because the connection goes back to the pool.
@@ -320,7 +284,6 @@ func (s *sqliteMigrations) Unlock() error {
 func (s *sqliteMigrations) Run(migration io.Reader) error {
 	text, err := io.ReadAll(migration)
 	if err != nil {
-		s.failed = true
 		return err
 	}
 	return s.exec(string(text))
@@ -328,10 +291,12 @@ func (s *sqliteMigrations) Run(migration io.Reader) error {
 
 // SetVersion stores the version.
 func (s *sqliteMigrations) SetVersion(version int, dirty bool) error {
-	if err := s.exec("DELETE FROM " + versionTable); err != nil || version < 0 {
-		return err
+	err := s.exec("DELETE FROM " + versionTable)
+	if err == nil && version >= 0 {
+		err = s.exec("INSERT INTO "+versionTable+" (version, dirty) VALUES (?, ?)", version, dirty)
 	}
-	return s.exec("INSERT INTO "+versionTable+" (version, dirty) VALUES (?, ?)", version, dirty)
+	s.unfinished = dirty || err != nil
+	return err
 }
 
 // Version returns the stored version. The library calls it between Lock and Unlock.
@@ -342,6 +307,3 @@ func (s *sqliteMigrations) Version() (version int, dirty bool, err error) {
 	}
 	return version, dirty, err
 }
-
-// Drop always returns an error.
-func (*sqliteMigrations) Drop() error { return errors.New("sqldb: refusing to drop everything") }
