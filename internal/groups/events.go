@@ -49,7 +49,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		mine = append(slices.Clone(mine), *d.own)
 	}
 	for _, m := range mine {
-		add(api.EventGroupMine, m.User, membership(d.group, &m))
+		add(api.EventGroupMine, m.User, membershipWire(d.group, &m))
 	}
 	staff := s.staff(ctx, d)
 	for i, r := range d.requests() {
@@ -144,8 +144,8 @@ func (g Group) Wire() api.Group {
 	return w
 }
 
-// membership returns a group with a user's membership, which is nil for a user who is not a member.
-func membership(g Group, me *Membership) api.GroupMembership {
+// membershipWire returns a group with a user's membership, which is nil for a user who is not a member.
+func membershipWire(g Group, me *Membership) api.GroupMembership {
 	w := api.GroupMembership{Group: g.Wire()}
 	if me != nil {
 		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen,

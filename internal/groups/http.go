@@ -159,21 +159,21 @@ func (s *Service) postGroup(ctx context.Context, caller accounts.Caller,
 		return nil, err
 	}
 	g, me, err := s.Create(ctx, caller.User, web.NewID[Group](ctx), in.Body.Name, members)
-	return web.NewBody(membership(g, &me)), err
+	return web.NewBody(membershipWire(g, &me)), err
 }
 
 func (s *Service) getGroups(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Groups], error) {
 	list, mine, err := s.Groups(ctx, caller.User)
 	out := api.Groups{Groups: make([]api.GroupMembership, len(list))}
 	for i, g := range list {
-		out.Groups[i] = membership(g, &mine[i])
+		out.Groups[i] = membershipWire(g, &mine[i])
 	}
 	return web.NewBody(out), err
 }
 
 func (s *Service) getGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupMembership], error) {
 	g, me, err := s.Group(ctx, caller.User, in.Group)
-	return web.NewBody(membership(g, me)), err
+	return web.NewBody(membershipWire(g, me)), err
 }
 
 func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *struct {
@@ -187,7 +187,7 @@ func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *st
 		u.AdminsInvite = &admins
 	}
 	g, me, err := s.Change(ctx, caller.User, in.Group, u)
-	return web.NewBody(membership(g, &me)), err
+	return web.NewBody(membershipWire(g, &me)), err
 }
 
 func (s *Service) deleteGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
@@ -203,7 +203,7 @@ func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *stru
 		return nil, ErrMember
 	}
 	g, me, err := s.Transfer(ctx, caller.User, in.Group, to)
-	return web.NewBody(membership(g, &me)), err
+	return web.NewBody(membershipWire(g, &me)), err
 }
 
 func (s *Service) patchMe(ctx context.Context, caller accounts.Caller, in *struct {
@@ -212,7 +212,7 @@ func (s *Service) patchMe(ctx context.Context, caller accounts.Caller, in *struc
 }) (*web.Body[api.GroupMembership], error) {
 	g, me, err := s.SetOwn(ctx, caller.User, in.Group, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark,
 		Notify: web.Value[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
-	return web.NewBody(membership(g, &me)), err
+	return web.NewBody(membershipWire(g, &me)), err
 }
 
 func (s *Service) deleteMe(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
@@ -331,12 +331,12 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *stru
 	Body api.GroupLinkNew
 }) (*web.Body[api.GroupLink], error) {
 	l, err := s.NewLink(ctx, caller.User, in.Group, web.NewID[Link](ctx), time.Duration(cmp.Or(in.Body.Hours, 168))*time.Hour, in.Body.Uses)
-	return web.NewBody(l.wire()), err
+	return web.NewBody(linkWire(l)), err
 }
 
 func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupLinks], error) {
 	list, err := s.Links(ctx, caller.User, in.Group)
-	return web.NewBody(api.GroupLinks{Links: web.List(list, Link.wire)}), err
+	return web.NewBody(api.GroupLinks{Links: web.List(list, linkWire)}), err
 }
 
 func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *struct {
@@ -348,7 +348,7 @@ func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *st
 
 func (s *Service) getLink(ctx context.Context, caller accounts.Caller, in *LinkPath) (*web.Body[api.GroupMembership], error) {
 	g, me, err := s.GroupOfLink(ctx, caller.User, in.Link)
-	return web.NewBody(membership(g, me)), err
+	return web.NewBody(membershipWire(g, me)), err
 }
 
 func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *struct {
@@ -363,7 +363,7 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	out := membership(g, me)
+	out := membershipWire(g, me)
 	if r != nil {
 		request := r.wire(s.people.ProfilesOrNone(ctx, caller.User))
 		out.Request = &request

@@ -45,7 +45,7 @@ func (s *Service) putPicture(ctx context.Context, caller accounts.Caller, in *st
 	RawBody []byte `contentType:"image/*"`
 }) (*web.Body[api.GroupMembership], error) {
 	g, me, err := s.SetPicture(ctx, caller.User, in.Group, in.RawBody)
-	return web.NewBody(membership(g, &me)), err
+	return web.NewBody(membershipWire(g, &me)), err
 }
 
 func (s *Service) deletePicture(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {

@@ -726,7 +726,7 @@ func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 						return
 					}
 					mu.Lock()
-					got = append(got, *membership(g, &me).Me)
+					got = append(got, *membershipWire(g, &me).Me)
 					mu.Unlock()
 				}
 			})
