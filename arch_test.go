@@ -62,7 +62,7 @@ var layers = [][]string{
 	{"internal/checkin/checkintest"},
 	{"internal/checkin/ranking", "internal/checkin/records", "internal/checkin/transfer"},
 	{"internal/checkin/reconcile"},
-	{"internal/notices"},
+	{"internal/notices", "internal/membership"},
 	{"internal/social", "internal/checkin", "internal/servicekeys", "internal/jwtlogin", "internal/transfers/storage"},
 	{"internal/groups", "internal/transfers", "internal/transfers/storage/storagetest"},
 	{"internal/rooms/playback", "internal/rooms/danmaku", "internal/live/media", "internal/live/livetest"},
@@ -85,8 +85,8 @@ var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalog
 	"lib/cache/collection", "lib/cache/inspect", "api", "client"}
 
 // domains keep each technology in its own file.
-var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence",
-	"activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin",
+var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "membership", "groups", "messaging",
+	"presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin",
 	"checkin/ranking", "checkin/records", "checkin/reconcile", "checkin/transfer"}
 
 // importers lists which files of a domain may import a package.

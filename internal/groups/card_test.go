@@ -16,6 +16,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/membership"
 	"github.com/stoa-dev/stoa/internal/picture"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -86,7 +87,7 @@ func TestDrawCard_ReturnsTheSameCardUntilItEnds(t *testing.T) {
 		_, _, _, err = w.Join(ctx, users[3], next.ID, "")
 		w.wantErr("the card of a former member", err, ErrLink)
 		// Cards do not count towards the limit of links.
-		for range maxLinks {
+		for range membership.MaxLinks {
 			_, err := w.NewLink(ctx, users[2], id, ids.New[Link](), time.Hour, 1)
 			w.must(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
 	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/membership"
 )
 
 // ID identifies a group.
@@ -108,22 +109,8 @@ func (m Membership) cached() cachedMember {
 	return cachedMember{m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter}
 }
 
-// Link is a link that admits users to a group.
-type Link struct {
-	ID      LinkID
-	Group   ID
-	By      accounts.ID
-	Created int64 // Unix ms
-	Expires int64 // Unix ms
-	Uses    int   // so far
-	MaxUses int   // limit of uses; 0: none
-	Card    bool  // the link is the group's card; see [Service.Card]
-}
-
-// open reports whether the link admits another user.
-func (l Link) open(now time.Time) bool {
-	return now.UnixMilli() < l.Expires && (l.MaxUses == 0 || l.Uses < l.MaxUses)
-}
+// Link is a link that admits users to a group. One of them is the group's card; see [Service.Card].
+type Link = membership.Link[Group]
 
 // State is the state of a request. Rows store its number.
 type State int

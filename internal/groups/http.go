@@ -321,7 +321,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 	return &web.Empty{}, s.Unban(ctx, caller.User, in.Group, in.User)
 }
 
-func (l Link) wire() api.GroupLink {
+func linkWire(l Link) api.GroupLink {
 	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)),
 		Uses: l.Uses, Most: l.MaxUses, Card: l.Card}
 }

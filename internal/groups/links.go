@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,66 +10,32 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/membership"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// maxLinks is the largest number of open links of a group.
-const maxLinks = 50
+var links = membership.Links[Group]{Table: "group_links", Column: "group_id", Cards: true, ErrLink: ErrLink, ErrLinks: ErrLinks,
+	ErrMay: ErrMay}
+
+// inviters returns the members among users whose role may invite.
+func (g Group) inviters(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]accounts.ID, error) {
+	members, err := selectMembers(ctx, q, g.ID, users)
+	return slices.DeleteFunc(users, func(u accounts.ID) bool {
+		m, isMember := members[u]
+		return !isMember || m.Role.may(invite, g) != nil
+	}), err
+}
 
 // NewLink creates a link that expires after life. maxUses is the largest number of its uses, or 0 for no limit. The
 // caller chooses the link's id, as in [Service.Create]. It returns ErrGroup, ErrMay or ErrLinks.
 func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link LinkID, life time.Duration, maxUses int) (l Link, err error) {
 	defer errs.Wrap(&err, "groups.NewLink %s", id)
-	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
-		links, err := linksOf(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if i := slices.IndexFunc(links, func(l Link) bool { return l.ID == link && l.By == user }); i >= 0 { // an earlier try created it
-			l = links[i]
-			return nil
-		}
-		open, err := openLinks(ctx, tx, d.group, links, d.at)
-		if err != nil {
-			return err
-		}
-		if open = slices.DeleteFunc(open, func(l Link) bool { return l.Card }); len(open) >= maxLinks {
-			return ErrLinks
-		}
-		l = Link{ID: link, Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), MaxUses: maxUses}
-		return insertLink(ctx, tx, l)
+	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) (err error) {
+		l = Link{ID: link, Parent: id, By: user, MaxUses: maxUses}
+		l, err = links.Create(ctx, tx, l, life, membership.MaxLinks, d.group.inviters)
+		return err
 	})
 	return l, err
-}
-
-// openLinks returns the open links of a group: they have not expired, have uses left, and their creators may invite.
-func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now time.Time) ([]Link, error) {
-	links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return !l.open(now) })
-	if len(links) == 0 {
-		return nil, nil
-	}
-	creators := make([]accounts.ID, len(links))
-	for i, l := range links {
-		creators[i] = l.By
-	}
-	members, err := selectMembers(ctx, q, g.ID, creators)
-	if err != nil {
-		return nil, err
-	}
-	standings, err := accounts.Standings(ctx, q, creators...)
-	return slices.DeleteFunc(links, func(l Link) bool {
-		m, isMember := members[l.By]
-		return !isMember || m.Role.may(invite, g) != nil || standings[l.By].IsInactive()
-	}), err
-}
-
-// checkLink returns ErrLink for a link that has expired or is used up, or whose creator may no longer invite.
-func checkLink(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time) error {
-	open, err := openLinks(ctx, q, g, []Link{l}, now)
-	if err == nil && len(open) == 0 {
-		err = ErrLink
-	}
-	return err
 }
 
 // Links returns a group's open links: all of them to an admin, and the caller's own to other members. It returns
@@ -79,10 +46,7 @@ func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link,
 	if err != nil {
 		return nil, err
 	}
-	all, err := linksOf(ctx, s.db, id)
-	if err == nil {
-		all, err = openLinks(ctx, s.db, g, all, s.db.Now())
-	}
+	all, err := links.Open(ctx, s.db, id, g.inviters)
 	return slices.DeleteFunc(all, func(l Link) bool { return me.Role < Admin && l.By != user }), asKind(ctx, err)
 }
 
@@ -91,16 +55,7 @@ func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link,
 func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "groups.Revoke %s", id)
 	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, me Membership) error {
-		l, err := selectLink(ctx, tx, link)
-		switch {
-		case err != nil:
-			return err
-		case l.Group != id:
-			return ErrLink
-		case l.By != user && me.Role < Admin:
-			return ErrMay
-		}
-		return deleteLink(ctx, tx, link)
+		return links.Revoke(ctx, tx, id, link, user, me.Role >= Admin)
 	})
 	return err
 }
@@ -109,21 +64,21 @@ func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link Link
 // returns ErrLink.
 func (s *Service) GroupOfLink(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me *Membership, err error) {
 	defer errs.Wrap(&err, "groups.GroupOfLink")
-	l, err := selectLink(ctx, s.db, link)
+	l, err := links.Get(ctx, s.db, link)
 	if err != nil {
 		return Group{}, nil, asKind(ctx, err)
 	}
-	g, err := selectGroup(ctx, s.db, l.Group, "")
+	g, err := selectGroup(ctx, s.db, l.Parent, "")
 	if errors.Is(err, ErrGroup) {
 		err = ErrLink
 	}
 	if err == nil {
-		err = checkLink(ctx, s.db, l, g, s.db.Now())
+		err = links.Check(ctx, s.db, l, g.inviters)
 	}
 	if err != nil {
 		return Group{}, nil, asKind(ctx, err)
 	}
-	m, err := selectMember(ctx, s.db, l.Group, user)
+	m, err := selectMember(ctx, s.db, l.Parent, user)
 	if errors.Is(err, ErrMember) {
 		g.Announcement, g.Announced = "", 0
 		return g, nil, nil
@@ -146,37 +101,29 @@ func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link,
 	if err != nil {
 		return Link{}, err
 	}
-	all, err := linksOf(ctx, s.db, id)
-	if err == nil {
-		all, err = openLinks(ctx, s.db, g, all, s.db.Now())
+	card, err = openCard(ctx, s.db, g)
+	return card, asKind(ctx, err)
+}
+
+// openCard returns the open card of a group, or [accounts.ErrNotDrawn].
+func openCard(ctx context.Context, q sqldb.Querier, g Group) (Link, error) {
+	open, err := links.Open(ctx, q, g.ID, g.inviters)
+	if i := slices.IndexFunc(open, func(l Link) bool { return l.Card }); i >= 0 {
+		return open[i], nil
 	}
-	if err != nil {
-		return Link{}, asKind(ctx, err)
-	}
-	if i := slices.IndexFunc(all, func(l Link) bool { return l.Card }); i >= 0 {
-		return all[i], nil
-	}
-	return Link{}, accounts.ErrNotDrawn
+	return Link{}, cmp.Or(err, error(accounts.ErrNotDrawn))
 }
 
 // DrawCard returns the group's card like [Service.Card], and creates one if none is open. The card ends when it
 // expires, when it is revoked, or when its creator may no longer invite. It returns ErrGroup or ErrMay.
 func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.DrawCard %s", id)
-	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
-		links, err := linksOf(ctx, tx, id)
-		if err != nil {
+	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) (err error) {
+		if card, err = openCard(ctx, tx, d.group); !errors.Is(err, accounts.ErrNotDrawn) {
 			return err
 		}
-		if links, err = openLinks(ctx, tx, d.group, links, d.at); err != nil {
-			return err
-		}
-		if i := slices.IndexFunc(links, func(l Link) bool { return l.Card }); i >= 0 {
-			card = links[i]
-			return nil
-		}
-		card = Link{ID: ids.New[Link](), Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(cardLife).UnixMilli(), Card: true}
-		return insertLink(ctx, tx, card)
+		card = Link{ID: ids.New[Link](), Parent: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(cardLife).UnixMilli(), Card: true}
+		return links.Store(ctx, tx, card)
 	})
 	return card, err
 }
@@ -189,15 +136,15 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answe
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
 		return Group{}, nil, nil, err
 	}
-	l, err := selectLink(ctx, s.db, link)
+	l, err := links.Get(ctx, s.db, link)
 	if err != nil {
 		return Group{}, nil, nil, asKind(ctx, err)
 	}
-	g, err := s.changeUnchecked(ctx, l.Group, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	g, err := s.changeUnchecked(ctx, l.Parent, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, r = nil, nil
-		l, err := selectLink(ctx, tx, link) // under the lock of its group
+		l, err := links.Get(ctx, tx, link) // under the lock of its group
 		if err == nil {
-			err = checkLink(ctx, tx, l, d.group, d.at)
+			err = links.Check(ctx, tx, l, d.group.inviters)
 		}
 		if err == nil {
 			err = s.checkJoin(ctx, tx, d, user)
@@ -213,7 +160,7 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answe
 			return err
 		}
 		me = &d.joined[0]
-		return useLink(ctx, tx, link)
+		return links.Use(ctx, tx, link)
 	})
 	switch {
 	case errors.Is(err, ErrGroup):

@@ -251,7 +251,7 @@ func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Membership
 	m = d.withNextVersion(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, own: own{ownVersion: m.ownVersion},
 		gone: d.at.UnixMilli()})
 	d.group.Members--
-	if err := deleteLinksOf(ctx, tx, d.group.ID, m.User); err != nil {
+	if err := links.DeleteOf(ctx, tx, d.group.ID, m.User); err != nil {
 		return err
 	}
 	return updateMember(ctx, tx, d.group.ID, m)

@@ -242,55 +242,6 @@ func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) (
 	})
 }
 
-const linkColumns = "id, group_id, by_id, created, expires, uses, most, card"
-
-func scanLink(rows *sql.Rows) (l Link, err error) {
-	err = rows.Scan(&l.ID, &l.Group, &l.By, &l.Created, &l.Expires, &l.Uses, &l.MaxUses, &l.Card)
-	return l, err
-}
-
-// selectLink returns a link, or ErrLink.
-func selectLink(ctx context.Context, q sqldb.Querier, id LinkID) (Link, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM group_links WHERE id = ?", id)
-	found, err := sqldb.Collect(rows, err, scanLink)
-	if err == nil && len(found) == 0 {
-		err = ErrLink
-	}
-	if err != nil {
-		return Link{}, err
-	}
-	return found[0], nil
-}
-
-// linksOf returns the links of a group that have not expired.
-func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM group_links WHERE group_id = ? AND expires > ? ORDER BY created, id", id,
-		q.Now().UnixMilli())
-	return sqldb.Collect(rows, err, scanLink)
-}
-
-func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_links ("+linkColumns+") VALUES "+sqldb.Tuples(8, 1), l.ID, l.Group, l.By, l.Created,
-		l.Expires, l.Uses, l.MaxUses, l.Card)
-	return err
-}
-
-func useLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE group_links SET uses = uses + 1 WHERE id = ?", id)
-	return err
-}
-
-func deleteLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM group_links WHERE id = ?", id)
-	return err
-}
-
-// deleteLinksOf deletes the links of a group that a user has created.
-func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by accounts.ID) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM group_links WHERE group_id = ? AND by_id = ?", id, by)
-	return err
-}
-
 const requestColumns = "id, group_id, user_id, answer, state, created, expires"
 
 func scanRequest(rows *sql.Rows) (r Request, err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/clientnet"
 	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/membership"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -241,7 +242,7 @@ func TestNewLink_LeavesLinksToOthers(t *testing.T) {
 			w.must(link(ViewerID(users[1])))
 		}
 		w.wantErr("one more of a member", link(ViewerID(users[1])), ErrLinks)
-		for range maxLinks - maxOwnLinks {
+		for range membership.MaxLinks - maxOwnLinks {
 			w.must(link(ViewerID(users[0])))
 		}
 		w.wantErr("one more of the owner", link(ViewerID(users[0])), ErrLinks)

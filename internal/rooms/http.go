@@ -475,8 +475,8 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 	return &web.Empty{}, s.Unban(ctx, me, id, in.User)
 }
 
-func (l Link) wire() api.RoomLink {
-	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)),
+func linkWire(l Link) api.RoomLink {
+	return api.RoomLink{ID: l.ID.String(), Room: l.Parent.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)),
 		Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.MaxUses}
 }
 
@@ -493,7 +493,7 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *stru
 		b = *in.Body
 	}
 	l, err := s.NewLink(ctx, me, id, web.NewID[Link](ctx), time.Duration(cmp.Or(b.Hours, 168))*time.Hour, b.Uses)
-	return web.NewBody(l.wire()), err
+	return web.NewBody(linkWire(l)), err
 }
 
 func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *RoomPath) (*web.Body[api.RoomLinks], error) {
@@ -502,7 +502,7 @@ func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *Room
 		return nil, err
 	}
 	list, err := s.Links(ctx, me, id)
-	return web.NewBody(api.RoomLinks{Links: web.List(list, Link.wire)}), err
+	return web.NewBody(api.RoomLinks{Links: web.List(list, linkWire)}), err
 }
 
 // LinkPath identifies a link.

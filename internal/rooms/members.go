@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/clientnet"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/membership"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -172,15 +173,15 @@ func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, use
 	id := d.room.ID
 	switch {
 	case key.Link != nil:
-		l, err := selectLink(ctx, tx, *key.Link)
-		if err == nil && l.Room != id {
+		l, err := links.Get(ctx, tx, *key.Link)
+		if err == nil && l.Parent != id {
 			err = ErrLink
 		}
 		if err == nil {
-			err = checkLink(ctx, tx, l, d.room, d.at)
+			err = links.Check(ctx, tx, l, d.room.inviters)
 		}
 		if err == nil {
-			err = useLink(ctx, tx, l.ID)
+			err = links.Use(ctx, tx, l.ID)
 		}
 		if err != nil {
 			return err
@@ -333,7 +334,7 @@ func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 // removeMember removes a member from a locked room. It deletes the member's links, and stores a user's restrictions for
 // a later return.
 func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Member, reason string) error {
-	if err := deleteLinksOf(ctx, tx, d.room.ID, m.User); err != nil {
+	if err := links.DeleteOf(ctx, tx, d.room.ID, accounts.ID(m.User)); err != nil {
 		return err
 	}
 	if m.Role != Guest {
@@ -535,60 +536,37 @@ func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, cursor string,
 	return list, next, nil
 }
 
-const (
-	// maxLinks is the largest number of open links of a room.
-	maxLinks = 50
-	// maxOwnLinks is the part of maxLinks for a member without the moderate permission.
-	maxOwnLinks = 10
-)
+// maxOwnLinks is the largest number of open links of a member without the moderate permission.
+const maxOwnLinks = 10
+
+var links = membership.Links[Room]{Table: "room_links", Column: "room_id", ErrLink: ErrLink, ErrLinks: ErrLinks, ErrMay: ErrMay}
+
+// inviters returns the members among users who may invite.
+func (r Room) inviters(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]accounts.ID, error) {
+	seats := make([]seat, len(users))
+	for i, u := range users {
+		seats[i] = seat{r.ID, ViewerID(u)}
+	}
+	members, err := membersAt(ctx, q, seats)
+	return slices.DeleteFunc(users, func(u accounts.ID) bool {
+		return members[seat{r.ID, ViewerID(u)}].mayDo(invite, r, q.Now()) != nil
+	}), err
+}
 
 // NewLink creates a link that expires after life. maxUses is the largest number of its uses, or 0 for no limit. The
 // caller chooses the link's id, as in [Service.Create]. It returns ErrRoom, ErrMay or ErrLinks.
 func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, maxUses int) (l Link, err error) {
 	defer errs.Wrap(&err, "rooms.NewLink %s", id)
-	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		links, err := linksOf(ctx, tx, id)
-		if err != nil {
-			return err
+	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
+		maxOwn := maxOwnLinks
+		if d.me.may(d.room)&Moderate != 0 {
+			maxOwn = membership.MaxLinks
 		}
-		// an earlier try created it
-		if i := slices.IndexFunc(links, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 {
-			l = links[i]
-			return nil
-		}
-		open, err := openLinks(ctx, tx, d.room, links, d.at)
-		if err != nil {
-			return err
-		}
-		own := slices.DeleteFunc(slices.Clone(open), func(l Link) bool { return l.By != accounts.ID(user) })
-		if len(open) >= maxLinks || len(own) >= maxOwnLinks && d.me.may(d.room)&Moderate == 0 {
-			return ErrLinks
-		}
-		l = Link{ID: link, Room: id, By: accounts.ID(user), Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), MaxUses: maxUses}
-		return insertLink(ctx, tx, l)
+		l = Link{ID: link, Parent: id, By: accounts.ID(user), MaxUses: maxUses}
+		l, err = links.Create(ctx, tx, l, life, maxOwn, d.room.inviters)
+		return err
 	})
 	return l, err
-}
-
-// openLinks returns the open links of a room: they have not expired, have uses left, and their creators may invite.
-func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now time.Time) ([]Link, error) {
-	links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return !l.open(now) })
-	if len(links) == 0 {
-		return nil, nil
-	}
-	var seats []seat
-	var creators []accounts.ID
-	for _, l := range links {
-		seats, creators = append(seats, seat{r.ID, ViewerID(l.By)}), append(creators, l.By)
-	}
-	members, err := membersAt(ctx, q, seats)
-	if err != nil {
-		return nil, err
-	}
-	users, err := accounts.Standings(ctx, q, creators...)
-	return slices.DeleteFunc(links, func(l Link) bool {
-		return members[seat{r.ID, ViewerID(l.By)}].mayDo(invite, r, now) != nil || users[l.By].IsInactive()
-	}), err
 }
 
 // Links returns a room's open links: all of them to a member who may moderate, and the caller's own to other members.
@@ -599,17 +577,8 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 	if err != nil {
 		return nil, err
 	}
-	all, err := linksOf(ctx, s.db, id)
-	if err == nil {
-		all, err = openLinks(ctx, s.db, r, all, s.db.Now())
-	}
-	var mine []Link
-	for _, l := range all {
-		if m.may(r)&Moderate != 0 || l.By == accounts.ID(user) {
-			mine = append(mine, l)
-		}
-	}
-	return mine, asKind(ctx, err)
+	all, err := links.Open(ctx, s.db, id, r.inviters)
+	return slices.DeleteFunc(all, func(l Link) bool { return m.may(r)&Moderate == 0 && l.By != accounts.ID(user) }), asKind(ctx, err)
 }
 
 // Revoke revokes a link. Members may revoke their own links; members who may moderate may revoke all. It returns
@@ -617,16 +586,7 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "rooms.Revoke %s", id)
 	_, err = s.change(ctx, id, user, view, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
-		l, err := selectLink(ctx, tx, link)
-		switch {
-		case err != nil:
-			return err
-		case l.Room != id:
-			return ErrLink
-		case l.By != accounts.ID(user) && d.me.may(d.room)&Moderate == 0:
-			return ErrMay
-		}
-		return deleteLink(ctx, tx, link)
+		return links.Revoke(ctx, tx, id, link, accounts.ID(user), d.me.may(d.room)&Moderate != 0)
 	})
 	return err
 }
@@ -634,25 +594,16 @@ func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID)
 // RoomOfLink returns the room of a link, or ErrLink.
 func (s *Service) RoomOfLink(ctx context.Context, link LinkID) (_ Room, err error) {
 	defer errs.Wrap(&err, "rooms.RoomOfLink")
-	l, err := selectLink(ctx, s.db, link)
+	l, err := links.Get(ctx, s.db, link)
 	if err != nil {
 		return Room{}, asKind(ctx, err)
 	}
-	r, err := s.room(ctx, l.Room)
+	r, err := s.room(ctx, l.Parent)
 	if errors.Is(err, ErrRoom) {
 		err = ErrLink
 	}
 	if err == nil {
-		err = checkLink(ctx, s.db, l, r, s.db.Now())
+		err = links.Check(ctx, s.db, l, r.inviters)
 	}
 	return r, asKind(ctx, err)
-}
-
-// checkLink returns ErrLink for a link that has expired or is used up, or whose creator may no longer invite.
-func checkLink(ctx context.Context, q sqldb.Querier, l Link, r Room, now time.Time) error {
-	open, err := openLinks(ctx, q, r, []Link{l}, now)
-	if err == nil && len(open) == 0 {
-		err = ErrLink
-	}
-	return err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
 	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/membership"
 )
 
 // ID identifies a room.
@@ -138,20 +139,7 @@ type Item struct {
 }
 
 // Link admits users to a room.
-type Link struct {
-	ID      LinkID
-	Room    ID
-	By      accounts.ID
-	Created int64 // Unix ms
-	Expires int64 // Unix ms
-	Uses    int   // so far
-	MaxUses int   // 0: unlimited
-}
-
-// open reports whether the link still admits users.
-func (l Link) open(now time.Time) bool {
-	return now.UnixMilli() < l.Expires && (l.MaxUses == 0 || l.Uses < l.MaxUses)
-}
+type Link = membership.Link[Room]
 
 // Ban excludes a user from a room.
 type Ban struct {

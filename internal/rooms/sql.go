@@ -386,55 +386,6 @@ func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) (
 	})
 }
 
-const linkColumns = "id, room_id, by_id, created, expires, uses, most"
-
-func scanLink(rows *sql.Rows) (l Link, err error) {
-	err = rows.Scan(&l.ID, &l.Room, &l.By, &l.Created, &l.Expires, &l.Uses, &l.MaxUses)
-	return l, err
-}
-
-// selectLink returns a link, or ErrLink.
-func selectLink(ctx context.Context, q sqldb.Querier, id LinkID) (Link, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM room_links WHERE id = ?", id)
-	found, err := sqldb.Collect(rows, err, scanLink)
-	if err == nil && len(found) == 0 {
-		err = ErrLink
-	}
-	if err != nil {
-		return Link{}, err
-	}
-	return found[0], nil
-}
-
-// linksOf returns the links of a room that have not expired.
-func linksOf(ctx context.Context, q sqldb.Querier, id ID) ([]Link, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+linkColumns+" FROM room_links WHERE room_id = ? AND expires > ? ORDER BY created, id", id,
-		q.Now().UnixMilli())
-	return sqldb.Collect(rows, err, scanLink)
-}
-
-func insertLink(ctx context.Context, tx *sqldb.Tx, l Link) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_links ("+linkColumns+") VALUES "+sqldb.Tuples(7, 1), l.ID, l.Room, l.By, l.Created,
-		l.Expires, l.Uses, l.MaxUses)
-	return err
-}
-
-func useLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE room_links SET uses = uses + 1 WHERE id = ?", id)
-	return err
-}
-
-func deleteLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM room_links WHERE id = ?", id)
-	return err
-}
-
-// deleteLinksOf deletes the links that a member has created for a room.
-func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by ViewerID) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM room_links WHERE room_id = ? AND by_id = ?", id, by)
-	return err
-}
-
 // itemsOf returns a room's playlist in its order, with removed items.
 func itemsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Item, error) {
 	rows, err := q.QueryContext(ctx, "SELECT id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE room_id = ? "+
