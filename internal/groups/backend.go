@@ -40,11 +40,7 @@ func (s *Service) AddMembers(ctx context.Context, id ID, users []accounts.ID, si
 			if err != nil {
 				return err
 			}
-			banned, err := selectBanned(ctx, tx, id, chunk)
-			if err == nil && len(banned) > 0 {
-				err = ErrTheyBanned
-			}
-			if err != nil {
+			if err := bans.Check(ctx, tx, id, ErrTheyBanned, chunk...); err != nil {
 				return err
 			}
 			fresh = append(fresh, slices.DeleteFunc(slices.Clone(chunk), func(u accounts.ID) bool { return members[u].User == u })...)

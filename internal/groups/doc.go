@@ -3,8 +3,8 @@
 // # Truth
 //
 // SQL is the truth: chat_groups, group_members, group_bans, group_links, group_requests and group_pictures. Each change
-// of a group holds the lock of its row in chat_groups. Under this lock the rules of rules.go decide with the data of
-// SQL. So the following is true for any number of concurrent changes on any number of nodes:
+// of a group holds the lock of its row in chat_groups. Under this lock the rules of rules.go and of package membership
+// decide with the data of SQL. So the following is true for any number of concurrent changes on any number of nodes:
 //
 //   - a group that is not dissolved has exactly one owner;
 //   - it has no more members and admins than the settings allow;

@@ -2,7 +2,6 @@ package groups
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -10,7 +9,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
-	"github.com/stoa-dev/stoa/internal/base/words"
 	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/membership"
 )
@@ -141,11 +139,7 @@ type Request struct {
 }
 
 // Ban excludes a user from a group.
-type Ban struct {
-	User accounts.ID
-	By   accounts.ID
-	At   int64 // Unix ms
-}
+type Ban = membership.Ban
 
 // The errors of this domain. ErrGroup is also the error for a group that the caller may not see.
 var (
@@ -193,47 +187,10 @@ func (c Settings) Validate() error {
 			c.RequestLife))
 }
 
-// line returns s trimmed. It returns ErrText unless s is one line of minLen to maxLen printable characters.
+// line is [membership.Line] with ErrText.
 func line(field, s string, minLen, maxLen int) (string, error) {
-	s, ok := words.Line(s, maxLen)
-	if !ok || len(s) < minLen {
-		return "", ErrText.On(field, fmt.Sprintf("must have %d to %d printable characters", minLen, maxLen))
-	}
-	return s, nil
+	return membership.Line(ErrText, field, s, minLen, maxLen)
 }
 
-// until returns the end of a mute in Unix ms, or 0 if it has passed. It returns ErrUntil for more than ten years.
-func until(t, now time.Time) (int64, error) {
-	if !t.After(now) {
-		return 0, nil
-	}
-	if t.After(now.AddDate(10, 0, 0)) {
-		return 0, ErrUntil
-	}
-	return t.UnixMilli(), nil
-}
-
-// place is the position where a page ends. Members are ordered by role, the highest first, and then by the time of
-// joining.
-type place struct {
-	role   Role
-	joined int64
-	user   string
-}
-
-var firstPlace = place{role: Owner + 1}
-
-func (p place) cursor() string { return cursor.Of(p.user, int64(p.role), p.joined) }
-
-// parsePlace returns the place of a cursor, or first for an empty cursor. It returns ErrCursor if the cursor is
-// invalid.
-func parsePlace(text string, first place) (place, error) {
-	if text == "" {
-		return first, nil
-	}
-	n, user, ok := cursor.Parse(text, 2)
-	if !ok {
-		return place{}, ErrCursor
-	}
-	return place{Role(n[0]), n[1], user}, nil
-}
+// firstMember is the place before the first member: higher roles come first, then earlier members.
+var firstMember = cursor.Place{A: int64(Owner) + 1}

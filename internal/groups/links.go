@@ -179,9 +179,5 @@ func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, use
 	case !errors.Is(err, ErrMember):
 		return err
 	}
-	banned, err := selectBanned(ctx, tx, d.group.ID, []accounts.ID{user})
-	if err == nil && len(banned) > 0 {
-		err = ErrBanned
-	}
-	return err
+	return bans.Check(ctx, tx, d.group.ID, ErrBanned, user)
 }

@@ -9,9 +9,13 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/membership"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
+
+var bans = membership.Bans[Group]{Table: "group_bans", Column: "group_id", ErrNoBan: ErrNoBan}
 
 // Invite adds the user's friends to the group at once, and returns the new members. It returns ErrGroup,
 // ErrMay, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups or accounts.ErrNoUser.
@@ -33,11 +37,7 @@ func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []a
 			return err
 		}
 		fresh := slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { return members[u].User == u })
-		banned, err := selectBanned(ctx, tx, id, users)
-		if err == nil && len(banned) > 0 {
-			err = ErrTheyBanned
-		}
-		if err == nil {
+		if err = bans.Check(ctx, tx, id, ErrTheyBanned, users...); err == nil {
 			err = s.admit(ctx, tx, d, user, Member, fresh...)
 		}
 		added = d.joined
@@ -67,7 +67,7 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 		m = before
 		if u.MutedUntil != nil {
 			var err error
-			if m.Muted, err = until(*u.MutedUntil, d.at); err != nil {
+			if m.Muted, err = membership.MuteEnd(*u.MutedUntil, d.at, ErrUntil); err != nil {
 				return err
 			}
 		}
@@ -120,10 +120,6 @@ func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accoun
 		return ErrSelf
 	}
 	_, err = s.change(ctx, id, user, []verb{ban}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
-		switch banned, err := selectBanned(ctx, tx, id, []accounts.ID{other}); {
-		case err != nil || len(banned) > 0:
-			return err
-		}
 		switch m, err := selectMember(ctx, tx, id, other); {
 		case errors.Is(err, ErrMember):
 			switch standings, err := accounts.Standings(ctx, tx, other); {
@@ -149,7 +145,7 @@ func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accoun
 		case !errors.Is(err, ErrNoRequest):
 			return err
 		}
-		return insertBan(ctx, tx, id, Ban{User: other, By: user, At: d.at.UnixMilli()})
+		return bans.Add(ctx, tx, id, Ban{User: other, By: user, At: d.at.UnixMilli()})
 	})
 	return err
 }
@@ -158,35 +154,23 @@ func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accoun
 func (s *Service) Unban(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Unban %s", id)
 	_, err = s.change(ctx, id, user, []verb{ban}, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, _ Membership) error {
-		deleted, err := deleteBan(ctx, tx, id, other)
-		if err == nil && !deleted {
-			err = ErrNoBan
-		}
-		return err
+		return bans.Delete(ctx, tx, id, other)
 	})
 	return err
 }
 
 // Bans returns up to limit bans, newest first, after the cursor. It returns ErrGroup, ErrMay or ErrCursor.
-func (s *Service) Bans(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Ban, next string, err error) {
+func (s *Service) Bans(ctx context.Context, user accounts.ID, id ID, after string, limit int) (_ []Ban, next string, err error) {
 	defer errs.Wrap(&err, "groups.Bans %s", id)
-	after, err := parsePlace(cursor, place{joined: math.MaxInt64})
+	from, err := cursor.ParsePlace(after, membership.FirstBan, ErrCursor)
+	if err == nil {
+		err = s.may(ctx, user, id, ban)
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	if err := s.may(ctx, user, id, ban); err != nil {
-		return nil, "", err
-	}
-	list, err := pageBans(ctx, s.db, id, after, limit+1)
-	if err != nil {
-		return nil, "", asKind(ctx, err)
-	}
-	if len(list) > limit {
-		list = list[:limit]
-		last := list[limit-1]
-		next = place{joined: last.At, user: last.User.String()}.cursor()
-	}
-	return list, next, nil
+	list, next, err := bans.List(ctx, s.db, id, from, limit)
+	return list, next, asKind(ctx, err)
 }
 
 // may returns ErrMay if the user's role does not allow v, and ErrGroup if the user is not a member.
@@ -255,7 +239,7 @@ func (s *Service) dissolveLocked(ctx context.Context, tx *sqldb.Tx, d *changeSet
 	for _, m := range list {
 		d.left = append(d.left, leaver{m.User, api.GroupDissolved, m.Role})
 	}
-	requests, err := pagePending(ctx, tx, d.group.ID, place{}, math.MaxInt32)
+	requests, err := pagePending(ctx, tx, d.group.ID, cursor.Place{}, math.MaxInt32)
 	if err != nil {
 		return err
 	}

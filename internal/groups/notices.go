@@ -7,6 +7,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -42,7 +43,7 @@ func (d *changeSet) staleNotices(ctx context.Context, tx *sqldb.Tx, staff []acco
 	if former := d.formerStaff(); len(former) > 0 {
 		pending := d.closed // in a dissolved group, all pending requests
 		if d.group.Dissolved == 0 {
-			if pending, err = pagePending(ctx, tx, d.group.ID, place{}, math.MaxInt32); err != nil {
+			if pending, err = pagePending(ctx, tx, d.group.ID, cursor.Place{}, math.MaxInt32); err != nil {
 				return nil, err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -66,25 +67,18 @@ func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 
 // Requests returns up to limit pending requests, oldest first, after the cursor. It returns ErrGroup, ErrMay or
 // ErrCursor.
-func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Request, next string, err error) {
+func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, after string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "groups.Requests %s", id)
-	after, err := parsePlace(cursor, firstPlace)
+	from, err := cursor.ParsePlace(after, cursor.Place{}, ErrCursor)
+	if err == nil {
+		err = s.may(ctx, user, id, answer)
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	if err := s.may(ctx, user, id, answer); err != nil {
-		return nil, "", err
-	}
-	list, err := pagePending(ctx, s.db, id, after, limit+1)
-	if err != nil {
-		return nil, "", asKind(ctx, err)
-	}
-	if len(list) > limit {
-		list = list[:limit]
-		last := list[limit-1]
-		next = place{joined: last.Created, user: last.ID.String()}.cursor()
-	}
-	return list, next, nil
+	list, err := pagePending(ctx, s.db, id, from, limit+1)
+	list, next = cursor.Page(list, limit, func(r Request) cursor.Place { return cursor.Place{B: r.Created, ID: r.ID.String()} })
+	return list, next, asKind(ctx, err)
 }
 
 // Answer approves a request, so that its user becomes a member, or refuses it. It returns ErrGroup, ErrMay,

@@ -45,7 +45,7 @@ func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor
 			continue
 		}
 		if found = append(found, m); len(found) == limit && i < len(list)-1 {
-			return found, m.place().cursor(), g, nil
+			return found, m.place().String(), g, nil
 		}
 	}
 	return found, next, g, nil

@@ -11,9 +11,11 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/aggregate"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/words"
 	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/membership"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/picture"
 	"github.com/stoa-dev/stoa/internal/realtime/events"
@@ -402,10 +404,10 @@ func (s *Service) groupAndMember(ctx context.Context, user accounts.ID, id ID) (
 // Members returns up to limit members after the cursor, higher roles first, and the group as it was before the read.
 // The page may lack later changes; [Service.Changes] since the group's version returns them. It returns ErrGroup or
 // ErrCursor.
-func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor string,
+func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, after string,
 	limit int) (_ []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Members %s", id)
-	after, err := parsePlace(cursor, firstPlace)
+	from, err := cursor.ParsePlace(after, firstMember, ErrCursor)
 	if err != nil {
 		return nil, "", Group{}, err
 	}
@@ -413,18 +415,14 @@ func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor s
 	if err != nil {
 		return nil, "", Group{}, err
 	}
-	list, err := pageMembers(ctx, s.db, id, after, limit+1)
-	if err != nil {
-		return nil, "", Group{}, asKind(ctx, err)
-	}
-	if len(list) > limit {
-		list = list[:limit]
-		next = list[limit-1].place().cursor()
-	}
-	return list, next, g, nil
+	list, err := pageMembers(ctx, s.db, id, from, limit+1)
+	list, next = cursor.Page(list, limit, Membership.place)
+	return list, next, g, asKind(ctx, err)
 }
 
-func (m Membership) place() place { return place{m.Role, m.Joined, m.User.String()} }
+func (m Membership) place() cursor.Place {
+	return cursor.Place{A: int64(m.Role), B: m.Joined, ID: m.User.String()}
+}
 
 // Changes are the changes of a group.
 type Changes struct {
@@ -536,7 +534,7 @@ func (u Update) on(g Group, now time.Time) (Group, error) {
 		return g, nil
 	}
 	var err error
-	g.Muted, err = until(*u.MutedUntil, now)
+	g.Muted, err = membership.MuteEnd(*u.MutedUntil, now, ErrUntil)
 	return g, err
 }
 

@@ -535,8 +535,6 @@ func TestLink_AdmitsUpToItsLimit(t *testing.T) {
 		w.must(w.Ban(ctx, users[0], id, outside[0]))
 		_, _, _, err = w.Join(ctx, outside[0], l.ID, "")
 		w.wantErr("a banned user", err, ErrBanned)
-		other := w.newGroup(users[0])
-		w.wantErr("another group's link", w.Revoke(ctx, users[0], other, l.ID), ErrLink)
 		w.must(w.Remove(ctx, users[0], id, users[1]))
 		_, _, _, err = w.Join(ctx, outside[1], l.ID, "")
 		w.wantErr("the link of a removed member", err, ErrLink)
@@ -544,9 +542,6 @@ func TestLink_AdmitsUpToItsLimit(t *testing.T) {
 		if err != nil || me2.Inviter != users[0] || me2.Role != Member {
 			t.Errorf("joined as %+v, %v", me2, err)
 		}
-		w.advance(2 * time.Hour)
-		_, _, _, err = w.Join(ctx, outside[2], own.ID, "")
-		w.wantErr("a link that has expired", err, ErrLink)
 		l, err = w.NewLink(ctx, users[0], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.must(w.Dissolve(ctx, users[0], id))
@@ -591,13 +586,6 @@ func TestLink_EndsWithItsCreatorsRight(t *testing.T) {
 		w.must(err)
 		appoint(Member)
 		checkAdmitsNone("demoted")
-		appoint(Admin)
-		w.must(w.accounts.Ban(ctx, creator, w.db.Now().Add(time.Hour), "spam"))
-		checkAdmitsNone("banned account")
-		w.must(w.accounts.Unban(ctx, creator))
-		_, err = w.accounts.DeleteFor(ctx, creator, time.Hour)
-		w.must(err)
-		checkAdmitsNone("deleted account")
 		next, err := other.DrawCard(ctx, owner, id)
 		w.must(err)
 		if next.ID == card.ID {

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -97,10 +98,10 @@ func selectStaff(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, er
 }
 
 // pageMembers returns up to n members after a place.
-func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Membership, error) {
+func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after cursor.Place, n int) ([]Membership, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+` FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND m.role <= ?
 		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
-		id, after.role, after.role, after.joined, after.joined, after.user, n)
+		id, after.A, after.A, after.B, after.B, after.ID, n)
 	return sqldb.Collect(rows, err, scanMember)
 }
 
@@ -202,61 +203,34 @@ func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID) error {
 
 // successor returns the next owner of a group: the admin who joined first, else the member who joined first. It returns
 // ErrMember if there is no other member.
-func successor(ctx context.Context, q sqldb.Querier, id ID, owner accounts.ID) (Membership, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND "+
-		"m.user_id <> ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner)
-	found, err := sqldb.Collect(rows, err, scanMember)
-	if err == nil && len(found) == 0 {
-		err = ErrMember
-	}
-	if err != nil {
-		return Membership{}, err
-	}
-	return found[0], nil
-}
-
-// selectBanned returns the users in users who are banned from a group.
-func selectBanned(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_bans WHERE group_id = ? AND user_id IN (?)", id,
-		bun.List(users)))
-}
-
-func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_bans (group_id, user_id, by_id, at) VALUES (?, ?, ?, ?)", id, b.User, b.By, b.At)
-	return err
-}
-
-// deleteBan deletes a ban and reports whether it existed.
-func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (bool, error) {
-	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM group_bans WHERE group_id = ? AND user_id = ?", id, user))
-}
-
-// pageBans returns up to n bans after a place, newest first.
-func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
-	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM group_bans WHERE group_id = ? AND at <= ? AND (at < ? OR "+
-		"user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
-		id, after.joined, after.joined, after.user, n)
-	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Ban, err error) {
-		err = rows.Scan(&b.User, &b.By, &b.At)
-		return b, err
-	})
+func successor(ctx context.Context, q sqldb.Querier, id ID, owner accounts.ID) (m Membership, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND "+
+		"m.user_id <> ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner).Scan(m.fields()...)
+	return m, sqldb.Missing(err, ErrMember)
 }
 
 const requestColumns = "id, group_id, user_id, answer, state, created, expires"
 
+func (r *Request) fields() []any {
+	return []any{&r.ID, &r.Group, &r.User, &r.Answer, &r.State, &r.Created, &r.Expires}
+}
+
 func scanRequest(rows *sql.Rows) (r Request, err error) {
-	err = rows.Scan(&r.ID, &r.Group, &r.User, &r.Answer, &r.State, &r.Created, &r.Expires)
+	err = rows.Scan(r.fields()...)
 	return r, err
 }
 
 // selectRequest returns a request, or ErrNoRequest.
-func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request, error) {
-	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE id = ?", id))
+func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (r Request, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE id = ?", id).Scan(r.fields()...)
+	return r, sqldb.Missing(err, ErrNoRequest)
 }
 
 // unclosedRequest returns a user's unclosed request in a group, or ErrNoRequest.
-func unclosedRequest(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (Request, error) {
-	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting = ?", id.String()+user.String()))
+func unclosedRequest(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (r Request, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting = ?", id.String()+user.String()).
+		Scan(r.fields()...)
+	return r, sqldb.Missing(err, ErrNoRequest)
 }
 
 // groupsWithRequest returns the groups with an unclosed request of a user.
@@ -280,22 +254,11 @@ func selectOwner(ctx context.Context, q sqldb.Querier, id ID) (owner accounts.ID
 	return owner, sqldb.Missing(err, ErrMember)
 }
 
-func oneRequest(rows *sql.Rows, err error) (Request, error) {
-	found, err := sqldb.Collect(rows, err, scanRequest)
-	if err == nil && len(found) == 0 {
-		err = ErrNoRequest
-	}
-	if err != nil {
-		return Request{}, err
-	}
-	return found[0], nil
-}
-
 // pagePending returns up to n pending requests of a group, oldest first, after a place.
-func pagePending(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Request, error) {
+func pagePending(ctx context.Context, q sqldb.Querier, id ID, after cursor.Place, n int) ([]Request, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? AND "+
 		"created >= ? AND (created > ? OR id > ?) ORDER BY created, id LIMIT ?",
-		id, Pending, q.Now().UnixMilli(), after.joined, after.joined, after.user, n)
+		id, Pending, q.Now().UnixMilli(), after.B, after.B, after.ID, n)
 	return sqldb.Collect(rows, err, scanRequest)
 }
 

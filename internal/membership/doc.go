@@ -1,8 +1,14 @@
-// Package membership has the rules that groups and rooms share.
+// Package membership has the rules of links, bans and mutes, which are the same in groups and in rooms.
 //
-// A parent is a group or a room. Its domain has the row of the parent, the members and their rights. This package has
-// the statements and rules of the rows below it, which are the same in both domains: [Links].
+// A parent is a group or a room. Its domain has the parent's row, its members, and their rights. This package has the
+// rows of its [Links] and [Bans]: each domain declares its tables, and this package has the statements.
 //
-// Methods with a transaction run under the lock of the parent's row. So a limit holds for any number of concurrent
-// changes. The type parameter P of a type is the type of the parent, so that no link of a room is used for a group.
+// SQL is the truth, and nothing is derived from it. A method with a transaction runs under the lock of the parent's
+// row. So these invariants hold for any number of concurrent changes on any number of nodes:
+//
+//   - a link admits no more users than its limit, and none after its expiry;
+//   - a link admits users only while its creator may invite;
+//   - a parent has no more than [MaxLinks] open links.
+//
+// The type parameter P is the type of the parent, so that a link to a room is never used for a group.
 package membership

@@ -53,16 +53,15 @@ func (t Links[P]) Open(ctx context.Context, q sqldb.Querier, parent ids.ID[P], i
 	return open(ctx, q, all, inviters)
 }
 
-// open returns the open links in links.
+// open returns the open links in links, in the same array.
 func open[P any](ctx context.Context, q sqldb.Querier, links []Link[P], inviters Inviters) ([]Link[P], error) {
-	var creators []accounts.ID
-	for _, l := range links {
-		if l.isOpen(q.Now()) {
-			creators = append(creators, l.By)
-		}
-	}
-	if len(creators) == 0 {
+	links = slices.DeleteFunc(links, func(l Link[P]) bool { return !l.isOpen(q.Now()) })
+	if len(links) == 0 {
 		return nil, nil
+	}
+	creators := make([]accounts.ID, len(links))
+	for i, l := range links {
+		creators[i] = l.By
 	}
 	standings, err := accounts.Standings(ctx, q, creators...)
 	if err == nil {
@@ -71,8 +70,8 @@ func open[P any](ctx context.Context, q sqldb.Querier, links []Link[P], inviters
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(links), func(l Link[P]) bool {
-		return !l.isOpen(q.Now()) || standings[l.By].IsInactive() || !slices.Contains(creators, l.By)
+	return slices.DeleteFunc(links, func(l Link[P]) bool {
+		return standings[l.By].IsInactive() || !slices.Contains(creators, l.By)
 	}), nil
 }
 

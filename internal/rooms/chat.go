@@ -7,6 +7,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -104,10 +105,10 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 
 // Comments returns a page of an item's danmaku between two positions, in the order of positions. Danmaku of users whom
 // the viewer blocks are omitted. It returns ErrRoom or ErrCursor.
-func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item string, from, to int64, cursor string,
+func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item string, from, to int64, after string,
 	limit int) (_ []Comment, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Comments %s", id)
-	after, err := parsePlace(cursor, place{a: from})
+	start, err := cursor.ParsePlace(after, cursor.Place{A: from}, ErrCursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -115,14 +116,11 @@ func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item strin
 	if err != nil {
 		return nil, "", err
 	}
-	list, err := commentsAt(ctx, s.db, id, item, after, to, limit+1)
+	list, err := commentsAt(ctx, s.db, id, item, start, to, limit+1)
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
-	if len(list) > limit {
-		last := list[limit-1]
-		list, next = list[:limit], place{last.Position, 0, last.ID.String()}.cursor()
-	}
+	list, next = cursor.Page(list, limit, func(c Comment) cursor.Place { return cursor.Place{A: c.Position, ID: c.ID.String()} })
 	list, err = unblocked(ctx, s, m, list, func(c Comment) ViewerID { return c.From })
 	return list, next, err
 }

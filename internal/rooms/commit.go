@@ -65,9 +65,9 @@ func (s *Service) commit(ctx context.Context, batch []pendingEntry) (out []entry
 // commitIn writes a batch. waited is the number of earlier tries that waited for locked rooms without success.
 func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEntry, waited int) ([]entryResult, error) {
 	var list []ID
-	var seats []seat
+	var seats []Seat
 	for _, u := range batch {
-		list, seats = append(list, u.room), append(seats, seat{u.room, u.user})
+		list, seats = append(list, u.room), append(seats, Seat{A: u.room, B: u.user})
 	}
 	slices.SortFunc(list, ID.Compare)
 	rooms, locked, err := s.locks.Lock(ctx, tx, slices.Compact(list), waited)

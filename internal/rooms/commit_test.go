@@ -169,8 +169,8 @@ func TestPrune_DeletesStrayRestrictions(t *testing.T) {
 			w.must(err)
 		}
 		exec("UPDATE users SET erased = -1 WHERE id = ?", erased)
-		for _, at := range []seat{{id, present}, {id, erased}, {id, ids.New[Viewer]()}, {ids.New[Room](), present}} {
-			exec("INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, 0, 1)", at.room, at.user)
+		for _, at := range []Seat{{A: id, B: present}, {A: id, B: erased}, {A: id, B: ids.New[Viewer]()}, {A: ids.New[Room](), B: present}} {
+			exec("INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, 0, 1)", at.A, at.B)
 		}
 		w.must(w.prune(t.Context()))
 		left, err := sqldb.Column[ViewerID](w.db.QueryContext(t.Context(), "SELECT user_id FROM room_restrictions WHERE room_id = ?", id))

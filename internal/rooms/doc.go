@@ -5,8 +5,9 @@
 //
 // SQL is the source of truth. Its tables are rooms, room_members (with guests), room_bans, room_restrictions (of users
 // who left), room_links, room_items (the playlist), room_lines (the chat) and room_danmaku. Every change of a room or
-// of its members happens under the lock of the room's row. Under the lock, the rules of rules.go decide from the
-// current rows of SQL. So these invariants hold for any number of concurrent changes on any number of nodes:
+// of its members happens under the lock of the room's row. Under the lock, the rules of rules.go and of package
+// membership decide from the current rows of SQL. So these invariants hold for any number of concurrent changes on any
+// number of nodes:
 //
 //   - a room that is not closed has exactly one owner;
 //   - a room has no more members than the settings allow, and its member count is exact;

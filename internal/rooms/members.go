@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/membership"
@@ -47,18 +48,22 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Admissi
 		}
 	}
 	d, err := s.admit(ctx, id, viewer, key, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error) {
-		standings, err := accounts.Standings(ctx, tx, user)
-		if err != nil {
+		if err := checkAccount(ctx, tx, user); err != nil {
 			return Member{}, err
 		}
-		if standing, ok := standings[user]; !ok || standing.Deleted {
-			return Member{}, accounts.ErrNoUser
-		}
-		m := Member{User: viewer, Role: Ordinary, Joined: d.at.UnixMilli()}
-		m.Muted, m.Less, err = selectRestrictions(ctx, tx, id, viewer)
-		return m, err
+		muted, less, err := selectRestrictions(ctx, tx, id, viewer)
+		return Member{User: viewer, Role: Ordinary, Joined: d.at.UnixMilli(), Muted: muted, Less: less}, err
 	})
 	return d.room, d.me, err
+}
+
+// checkAccount returns accounts.ErrNoUser for a user whose account is deleted or does not exist.
+func checkAccount(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
+	standings, err := accounts.Standings(ctx, tx, user)
+	if standing, ok := standings[user]; err == nil && (!ok || standing.Deleted) {
+		err = accounts.ErrNoUser
+	}
+	return err
 }
 
 // admit adds a viewer to a room by a key. It compares the password before the transaction, which then verifies that the
@@ -191,16 +196,11 @@ func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, use
 	case d.room.hash != "" && d.room.hash != matched:
 		return ErrPassword
 	}
-	banned, err := isBanned(ctx, tx, id, user)
-	switch {
-	case err != nil:
-		return err
-	case banned:
-		return ErrBanned
-	case d.room.members >= s.cfg.Members:
-		return ErrFull
+	err := bans.Check(ctx, tx, id, ErrBanned, accounts.ID(user))
+	if err == nil && d.room.members >= s.cfg.Members {
+		err = ErrFull
 	}
-	return nil
+	return err
 }
 
 // GuestPrefix is the prefix of guest tokens.
@@ -423,7 +423,7 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 			}
 			if u.MutedUntil != nil {
 				var err error
-				if m.Muted, err = until(*u.MutedUntil, d.at); err != nil {
+				if m.Muted, err = membership.MuteEnd(*u.MutedUntil, d.at, ErrUntil); err != nil {
 					return err
 				}
 			}
@@ -445,25 +445,21 @@ func (m *Member) permit(r Room, p Permission) {
 
 // Members returns at most limit members of a room after the cursor, higher roles first. It returns ErrRoom or
 // ErrCursor.
-func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor string,
+func (s *Service) Members(ctx context.Context, user ViewerID, id ID, after string,
 	limit int) (_ []Member, next string, r Room, err error) {
 	defer errs.Wrap(&err, "rooms.Members %s", id)
-	after, err := parsePlace(cursor, place{a: int64(Owner) + 1})
+	from, err := cursor.ParsePlace(after, cursor.Place{A: int64(Owner) + 1}, ErrCursor)
 	if err != nil {
 		return nil, "", Room{}, err
 	}
 	if r, _, err = s.roomAndMember(ctx, id, user); err != nil {
 		return nil, "", Room{}, err
 	}
-	list, err := pageMembers(ctx, s.db, id, after, limit+1)
-	if err != nil {
-		return nil, "", Room{}, asKind(ctx, err)
-	}
-	if len(list) > limit {
-		last := list[limit-1]
-		list, next = list[:limit], place{int64(last.Role), last.Joined, last.User.String()}.cursor()
-	}
-	return list, next, r, nil
+	list, err := pageMembers(ctx, s.db, id, from, limit+1)
+	list, next = cursor.Page(list, limit, func(m Member) cursor.Place {
+		return cursor.Place{A: int64(m.Role), B: m.Joined, ID: m.User.String()}
+	})
+	return list, next, r, asKind(ctx, err)
 }
 
 // Ban bans a user, and removes the user if present. A guest is only removed: the room's settings decide whether guests
@@ -486,18 +482,11 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 		case !errors.Is(err, ErrMember):
 			return err
 		default:
-			account := accounts.ID(other)
-			if standings, err := accounts.Standings(ctx, tx, account); err != nil {
+			if err := checkAccount(ctx, tx, accounts.ID(other)); err != nil {
 				return err
-			} else if standing, ok := standings[account]; !ok || standing.Deleted {
-				return accounts.ErrNoUser
 			}
 		}
-		banned, err := isBanned(ctx, tx, id, other)
-		if err != nil || banned {
-			return err
-		}
-		return insertBan(ctx, tx, id, Ban{User: other, By: user, At: d.at.UnixMilli()})
+		return bans.Add(ctx, tx, id, Ban{User: accounts.ID(other), By: accounts.ID(user), At: d.at.UnixMilli()})
 	})
 	return err
 }
@@ -506,35 +495,26 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Unban %s", id)
 	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet) error {
-		deleted, err := deleteBan(ctx, tx, id, other)
-		if err == nil && !deleted {
-			err = ErrNoBan
-		}
-		return err
+		return bans.Delete(ctx, tx, id, accounts.ID(other))
 	})
 	return err
 }
 
 // Bans returns a page of a room's bans, the latest first. It returns ErrRoom, ErrMay or ErrCursor.
-func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, cursor string, limit int) (_ []Ban, next string, err error) {
+func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, after string, limit int) (_ []Ban, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Bans %s", id)
-	after, err := parsePlace(cursor, place{a: 1 << 62})
+	from, err := cursor.ParsePlace(after, membership.FirstBan, ErrCursor)
+	if err == nil {
+		err = s.may(ctx, user, id, moderate)
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	if err := s.may(ctx, user, id, moderate); err != nil {
-		return nil, "", err
-	}
-	list, err := pageBans(ctx, s.db, id, after, limit+1)
-	if err != nil {
-		return nil, "", asKind(ctx, err)
-	}
-	if len(list) > limit {
-		last := list[limit-1]
-		list, next = list[:limit], place{last.At, 0, last.User.String()}.cursor()
-	}
-	return list, next, nil
+	list, next, err := bans.List(ctx, s.db, id, from, limit)
+	return list, next, asKind(ctx, err)
 }
+
+var bans = membership.Bans[Room]{Table: "room_bans", Column: "room_id", ErrNoBan: ErrNoBan}
 
 // maxOwnLinks is the largest number of open links of a member without the moderate permission.
 const maxOwnLinks = 10
@@ -543,13 +523,13 @@ var links = membership.Links[Room]{Table: "room_links", Column: "room_id", ErrLi
 
 // inviters returns the members among users who may invite.
 func (r Room) inviters(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]accounts.ID, error) {
-	seats := make([]seat, len(users))
+	seats := make([]Seat, len(users))
 	for i, u := range users {
-		seats[i] = seat{r.ID, ViewerID(u)}
+		seats[i] = Seat{A: r.ID, B: ViewerID(u)}
 	}
 	members, err := membersAt(ctx, q, seats)
 	return slices.DeleteFunc(users, func(u accounts.ID) bool {
-		return members[seat{r.ID, ViewerID(u)}].mayDo(invite, r, q.Now()) != nil
+		return members[Seat{A: r.ID, B: ViewerID(u)}].mayDo(invite, r, q.Now()) != nil
 	}), err
 }
 

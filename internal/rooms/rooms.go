@@ -2,7 +2,6 @@ package rooms
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"reflect"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
@@ -142,11 +140,7 @@ type Item struct {
 type Link = membership.Link[Room]
 
 // Ban excludes a user from a room.
-type Ban struct {
-	User ViewerID
-	By   ViewerID
-	At   int64 // Unix ms
-}
+type Ban = membership.Ban
 
 // Line is a chat message in a room.
 type Line struct {
@@ -244,13 +238,9 @@ const (
 	defaultJump  = 1000
 )
 
-// line returns s trimmed. It returns ErrText unless s is one line of minLen to maxLen printable characters.
+// line is [membership.Line] with ErrText.
 func line(field, s string, minLen, maxLen int) (string, error) {
-	s, ok := words.Line(s, maxLen)
-	if !ok || len(s) < minLen {
-		return "", ErrText.On(field, fmt.Sprintf("must have %d to %d printable characters", minLen, maxLen))
-	}
-	return s, nil
+	return membership.Line(ErrText, field, s, minLen, maxLen)
 }
 
 // fold returns the form of a text that muted words and searches compare.
@@ -287,35 +277,3 @@ func checkSource(k Kind, s string) (string, error) {
 
 // maxSourceLen is the largest length of a source in characters, as limited by its SQL column.
 const maxSourceLen = 2000
-
-// until checks the end time of a mute and returns it in Unix ms, or 0 if it has passed. It returns ErrUntil for a time
-// more than ten years away.
-func until(t, now time.Time) (int64, error) {
-	if !t.After(now) {
-		return 0, nil
-	}
-	if t.After(now.AddDate(10, 0, 0)) {
-		return 0, ErrUntil
-	}
-	return t.UnixMilli(), nil
-}
-
-// place is the position where a page ends: numbers in the list's order, then an id.
-type place struct {
-	a, b int64
-	id   string
-}
-
-func (p place) cursor() string { return cursor.Of(p.id, p.a, p.b) }
-
-// parsePlace returns the place of a cursor, or first for an empty one. It returns ErrCursor for an invalid one.
-func parsePlace(text string, first place) (place, error) {
-	if text == "" {
-		return first, nil
-	}
-	n, id, ok := cursor.Parse(text, 2)
-	if !ok {
-		return place{}, ErrCursor
-	}
-	return place{n[0], n[1], id}, nil
-}

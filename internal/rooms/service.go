@@ -1,13 +1,13 @@
 package rooms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/aggregate"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/realtime/events"
@@ -345,15 +346,11 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	var r Room
 	err = s.caches.Change(ctx, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx) error {
 		now := tx.Now().UnixMilli()
-		standings, err := accounts.Standings(ctx, tx, owner)
-		if err != nil {
+		if err := checkAccount(ctx, tx, owner); err != nil {
 			return err
 		}
-		if standing, ok := standings[owner]; !ok || standing.Deleted {
-			return accounts.ErrNoUser
-		}
 		r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
-		err = insertRoom(ctx, tx, r) // first, so that two tries conflict here
+		err := insertRoom(ctx, tx, r) // first, so that two tries conflict here
 		if sqldb.IsDuplicate(err) {
 			r, me, err = selectEarlier(ctx, tx, id, user)
 			return err
@@ -406,19 +403,19 @@ func (s *Service) Room(ctx context.Context, user ViewerID, id ID) (_ Room, me *M
 
 // Rooms returns at most limit of a user's rooms after the cursor, and the user's membership in each. The room that the
 // user joined last is first. It returns ErrCursor.
-func (s *Service) Rooms(ctx context.Context, user ViewerID, cursor string, limit int) (_ []Room, mine []Member, next string, err error) {
+func (s *Service) Rooms(ctx context.Context, user ViewerID, after string, limit int) (_ []Room, mine []Member, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Rooms %s", user)
-	after, err := parsePlace(cursor, place{a: math.MaxInt64})
+	from, err := cursor.ParsePlace(after, cursor.Place{A: math.MaxInt64}, ErrCursor)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	list, mine, err := roomsOf(ctx, s.db, user, after, limit+1)
+	list, mine, err := roomsOf(ctx, s.db, user, from, limit+1)
 	if err != nil {
 		return nil, nil, "", asKind(ctx, err)
 	}
 	if len(list) > limit {
 		list, mine = list[:limit], mine[:limit]
-		next = place{a: mine[limit-1].Joined, id: list[limit-1].ID.String()}.cursor()
+		next = cursor.Place{A: mine[limit-1].Joined, ID: list[limit-1].ID.String()}.String()
 	}
 	return list, mine, next, nil
 }
@@ -444,9 +441,9 @@ type Listed struct {
 
 // List returns a page of the public list, in an order. It has the most recently active of the rooms whose name contains
 // a text. It returns ErrCursor.
-func (s *Service) List(ctx context.Context, text string, by Sort, cursor string, limit int) (_ []Listed, next string, err error) {
+func (s *Service) List(ctx context.Context, text string, by Sort, after string, limit int) (_ []Listed, next string, err error) {
 	defer errs.Wrap(&err, "rooms.List")
-	after, err := parsePlace(cursor, place{a: 1 << 62})
+	from, err := cursor.ParsePlace(after, cursor.Place{A: 1 << 62}, ErrCursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -459,19 +456,19 @@ func (s *Service) List(ctx context.Context, text string, by Sort, cursor string,
 		list[i] = l.room.ID
 	}
 	viewers := s.viewers(ctx, list)
-	at := func(r Room) place {
+	at := func(r Room) cursor.Place {
 		if by == ByNew {
-			return place{r.Created, 0, r.ID.String()}
+			return cursor.Place{A: r.Created, ID: r.ID.String()}
 		}
-		return place{int64(viewers[r.ID]), r.Created, r.ID.String()}
+		return cursor.Place{A: int64(viewers[r.ID]), B: r.Created, ID: r.ID.String()}
 	}
-	slices.SortFunc(found, func(a, b listed) int { return at(a.room).compare(at(b.room)) })
+	slices.SortFunc(found, func(a, b listed) int { return compare(at(a.room), at(b.room)) })
 	var out []Listed
 	for _, l := range found {
-		if p := at(l.room); p.compare(after) > 0 {
+		if compare(at(l.room), from) > 0 {
 			if len(out) == limit {
 				last := out[limit-1].Room
-				return out, at(last).cursor(), nil
+				return out, at(last).String(), nil
 			}
 			out = append(out, Listed{l.room, viewers[l.room.ID]})
 		}
@@ -480,24 +477,8 @@ func (s *Service) List(ctx context.Context, text string, by Sort, cursor string,
 }
 
 // compare orders places by descending numbers, then by id.
-func (p place) compare(other place) int {
-	switch {
-	case p.a != other.a:
-		return sign(other.a - p.a)
-	case p.b != other.b:
-		return sign(other.b - p.b)
-	}
-	return strings.Compare(p.id, other.id)
-}
-
-func sign(n int64) int {
-	switch {
-	case n < 0:
-		return -1
-	case n > 0:
-		return 1
-	}
-	return 0
+func compare(a, b cursor.Place) int {
+	return cmp.Or(cmp.Compare(b.A, a.A), cmp.Compare(b.B, a.B), cmp.Compare(a.ID, b.ID))
 }
 
 // Change updates a room's settings. It returns ErrRoom, ErrMay, ErrText, ErrPermission or ErrBusy.

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -180,47 +181,41 @@ func selectMember(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (m
 	return m, sqldb.Missing(err, ErrMember)
 }
 
-// seat is a viewer in a room.
-type seat struct {
-	room ID
-	user ViewerID
-}
-
 // membersAt returns the members of those seats that exist.
-func membersAt(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Member, error) {
-	found := make(map[seat]Member, len(seats))
+func membersAt(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Member, error) {
+	found := make(map[Seat]Member, len(seats))
 	if len(seats) == 0 {
 		return found, nil
 	}
 	args := []any{q.Now().UnixMilli()}
 	for _, s := range seats {
-		args = append(args, s.room, s.user)
+		args = append(args, s.A, s.B)
 	}
 	rows, err := q.QueryContext(ctx, "SELECT m.room_id, "+memberColumns+" FROM room_members m WHERE "+notExpired+" AND ("+
 		sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(seats))+")", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var at seat
+		var at Seat
 		var m Member
-		err := rows.Scan(append([]any{&at.room}, m.fields()...)...)
-		at.user = m.User
+		err := rows.Scan(append([]any{&at.A}, m.fields()...)...)
+		at.B = m.User
 		found[at] = m
 		return err
 	})
 }
 
 // pageMembers returns at most n members after a place.
-func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Member, error) {
+func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after cursor.Place, n int) ([]Member, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND "+notExpired+` AND m.role <= ?
 		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
-		id, q.Now().UnixMilli(), after.a, after.a, after.b, after.b, after.id, n)
+		id, q.Now().UnixMilli(), after.A, after.A, after.B, after.B, after.ID, n)
 	return sqldb.Collect(rows, err, scanMember)
 }
 
 // roomsOf returns at most n rooms of a user after a place, the one joined last first.
-func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, after place, n int) (list []Room, mine []Member, err error) {
+func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, after cursor.Place, n int) (list []Room, mine []Member, err error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id "+
 		"WHERE m.user_id = ? AND r.closed = 0 AND (m.joined < ? OR (m.joined = ? AND r.id > ?)) ORDER BY m.joined DESC, r.id LIMIT ?",
-		user, after.a, after.a, after.id, n)
+		user, after.A, after.A, after.ID, n)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var m Member
 		r, err := scanRoom(rows.Scan, m.fields()...)
@@ -341,10 +336,10 @@ func guestsAmong(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) ([]
 }
 
 // markSeen records the present time for those of the given viewers who are guests.
-func markSeen(ctx context.Context, q sqldb.Querier, seats []seat) error {
+func markSeen(ctx context.Context, q sqldb.Querier, seats []Seat) error {
 	args := []any{q.Now().UnixMilli()}
 	for _, s := range seats {
-		args = append(args, s.room, s.user)
+		args = append(args, s.A, s.B)
 	}
 	_, err := q.ExecContext(ctx, "UPDATE room_members SET seen = ? WHERE seen > 0 AND ("+
 		sqldb.AnyOf("(room_id = ? AND user_id = ?)", len(seats))+")", args...)
@@ -357,33 +352,6 @@ func successor(ctx context.Context, q sqldb.Querier, id ID, owner ViewerID) (m M
 	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id <> ? AND m.role >= ? "+
 		"ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner, Ordinary).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
-}
-
-func isBanned(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (bool, error) {
-	var n int
-	err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM room_bans WHERE room_id = ? AND user_id = ?", id, user).Scan(&n)
-	return n > 0, err
-}
-
-func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_bans (room_id, user_id, by_id, at) VALUES (?, ?, ?, ?)", id, b.User, b.By, b.At)
-	return err
-}
-
-// deleteBan deletes a ban and reports whether it existed.
-func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (bool, error) {
-	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM room_bans WHERE room_id = ? AND user_id = ?", id, user))
-}
-
-// pageBans returns at most n bans after a place, the latest first.
-func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
-	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM room_bans WHERE room_id = ? AND at <= ? AND (at < ? OR user_id > ?) "+
-		"ORDER BY at DESC, user_id LIMIT ?",
-		id, after.a, after.a, after.id, n)
-	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Ban, err error) {
-		err = rows.Scan(&b.User, &b.By, &b.At)
-		return b, err
-	})
 }
 
 // itemsOf returns a room's playlist in its order, with removed items.

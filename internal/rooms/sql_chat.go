@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -148,9 +149,9 @@ func scanComment(rows *sql.Rows) (c Comment, err error) {
 
 // commentsAt returns at most n danmaku of an item, from a position or after a place, up to but not including another
 // position.
-func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after place, to int64, n int) ([]Comment, error) {
+func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after cursor.Place, to int64, n int) ([]Comment, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+` FROM room_danmaku WHERE room_id = ? AND item = ? AND position >= ? AND position < ?
-		AND (position > ? OR id > ?) ORDER BY position, id LIMIT ?`, id, item, after.a, to, after.a, after.id, n)
+		AND (position > ? OR id > ?) ORDER BY position, id LIMIT ?`, id, item, after.A, to, after.A, after.ID, n)
 	return sqldb.Collect(rows, err, scanComment)
 }
 

@@ -244,12 +244,12 @@ func (s *Service) touch(ctx context.Context, now time.Time) {
 
 // markSeen records which guests are watching, a few times within guestIdle for each guest.
 func (s *Service) markSeen(ctx context.Context, now time.Time) {
-	var due []seat
+	var due []Seat
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
 		for user, v := range r.viewers {
 			if now.Sub(v.seen) >= guestIdle/4 {
-				v.seen, due = now, append(due, seat{id, user})
+				v.seen, due = now, append(due, Seat{A: id, B: user})
 			}
 		}
 	}
