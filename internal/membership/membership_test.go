@@ -62,7 +62,9 @@ func eachTable(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-func (w *world) tx(fn func(ctx context.Context, tx *sqldb.Tx) error) error { return w.db.Tx(w.t.Context(), fn) }
+func (w *world) tx(fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return w.db.Tx(w.t.Context(), fn)
+}
 
 func (w *world) check(what string, err, want error) {
 	w.t.Helper()
@@ -206,7 +208,9 @@ func TestBans_ExcludeUsersUntilTheyAreDeleted(t *testing.T) {
 		for _, u := range []accounts.ID{w.users[1], w.users[2], w.users[3], w.users[1]} {
 			add(u)
 		}
-		check := func(of ids.ID[parent], users ...accounts.ID) error { return w.bans.Check(t.Context(), w.db, of, errOther, users...) }
+		check := func(of ids.ID[parent], users ...accounts.ID) error {
+			return w.bans.Check(t.Context(), w.db, of, errOther, users...)
+		}
 		w.check("a banned user", check(id, w.users[1]), errOther)
 		w.check("a banned user among others", check(id, w.users[0], w.users[2]), errOther)
 		w.check("another user", check(id, w.users[0]), nil)
