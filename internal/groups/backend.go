@@ -36,14 +36,11 @@ func (s *Service) AddMembers(ctx context.Context, id ID, users []accounts.ID, si
 		d.silent = silent
 		var fresh []accounts.ID
 		for chunk := range slices.Chunk(users, admitBatch) {
-			members, err := selectMembers(ctx, tx, id, chunk)
+			more, err := newcomers(ctx, tx, id, chunk)
 			if err != nil {
 				return err
 			}
-			if err := bans.Check(ctx, tx, id, ErrTheyBanned, chunk...); err != nil {
-				return err
-			}
-			fresh = append(fresh, slices.DeleteFunc(slices.Clone(chunk), func(u accounts.ID) bool { return members[u].User == u })...)
+			fresh = append(fresh, more...)
 		}
 		added = len(fresh)
 		return s.admit(ctx, tx, d, d.by, Member, fresh...)

@@ -32,18 +32,23 @@ func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []a
 		if len(users) == 0 {
 			return nil
 		}
-		members, err := selectMembers(ctx, tx, id, users)
-		if err != nil {
-			return err
-		}
-		fresh := slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { return members[u].User == u })
-		if err = bans.Check(ctx, tx, id, ErrTheyBanned, users...); err == nil {
+		fresh, err := newcomers(ctx, tx, id, users)
+		if err == nil {
 			err = s.admit(ctx, tx, d, user, Member, fresh...)
 		}
 		added = d.joined
 		return err
 	})
 	return added, err
+}
+
+// newcomers returns the users in users who are not members. It returns ErrTheyBanned if one of users is banned.
+func newcomers(ctx context.Context, tx *sqldb.Tx, id ID, users []accounts.ID) ([]accounts.ID, error) {
+	members, err := selectMembers(ctx, tx, id, users)
+	if err == nil {
+		err = bans.Check(ctx, tx, id, ErrTheyBanned, users...)
+	}
+	return slices.DeleteFunc(slices.Clone(users), func(u accounts.ID) bool { return members[u].User == u }), err
 }
 
 // MemberUpdate is a change of a member; nil changes nothing.

@@ -63,11 +63,15 @@ func scanMember(rows *sql.Rows) (m Membership, err error) {
 
 // selectMembers returns the members among at most 500 users.
 func selectMembers(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]Membership, error) {
+	return membersAmong(ctx, q, id, users, "m.gone = 0")
+}
+
+func membersAmong(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID, condition string) (map[accounts.ID]Membership, error) {
 	found := make(map[accounts.ID]Membership, len(users))
 	if len(users) == 0 {
 		return found, nil
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone = 0",
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND "+condition,
 		id, bun.List(users))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		m, err := scanMember(rows)
@@ -153,16 +157,9 @@ func countSeen(ctx context.Context, q sqldb.Querier, g Group) (n int, err error)
 	return n, err
 }
 
-// selectFormer returns the rows of users who are former members.
+// selectFormer returns the rows of at most 500 users who are former members.
 func selectFormer(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]Membership, error) {
-	all := map[accounts.ID]Membership{}
-	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone > 0",
-		id, bun.List(users))
-	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		m, err := scanMember(rows)
-		all[m.User] = m
-		return err
-	})
+	return membersAmong(ctx, q, id, users, "m.gone > 0")
 }
 
 // insertMembers writes new members. It replaces rows of former memberships.
