@@ -23,6 +23,8 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/background/supervise"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -86,6 +88,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	for _, c := range change {
 		c(&cfg)
 	}
+	sqldbtest.CopySchema(t, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data}) // migrations take a third of a node's start
 	ln, err := s.listen(t)
 	if err != nil {
 		t.Fatal(err)

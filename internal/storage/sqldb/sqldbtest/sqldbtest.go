@@ -74,23 +74,9 @@ func (e Engine) Open(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
 }
 
 // Open opens and migrates the database of cfg, and closes it when the test ends.
-//
-// Each test binary applies the migrations once per engine. New databases get a copy of the schema, which takes a tenth
-// of the time: with the race detector, migrations would take a quarter of the test time of many packages.
 func Open(t testing.TB, cfg sqldb.Config) *sqldb.DB {
 	t.Helper()
-	var err error
-	if cfg.URL == "" {
-		err = copyFile(cfg.Dir)
-	}
-	for _, s := range shared {
-		if s.server.Load().has(cfg.URL) {
-			err = s.copyTables(cfg.URL)
-		}
-	}
-	if err != nil {
-		t.Fatalf("copy the schema: %v", err)
-	}
+	CopySchema(t, cfg)
 	db, err := sqldb.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +90,27 @@ func Open(t testing.TB, cfg sqldb.Config) *sqldb.DB {
 		t.Fatal(err)
 	}
 	return db
+}
+
+// CopySchema copies the schema into the database of cfg if it is empty. It copies nothing into a database of a server
+// that the test does not share.
+//
+// Each test binary applies the migrations once per engine, and a copy takes a tenth of the time: with the race detector,
+// migrations would take a quarter of the test time of many packages.
+func CopySchema(t testing.TB, cfg sqldb.Config) {
+	t.Helper()
+	var err error
+	if cfg.URL == "" || cfg.URL == "sqlite" {
+		err = copyFile(cfg.Dir)
+	}
+	for _, s := range shared {
+		if s.server.Load().has(cfg.URL) {
+			err = s.copyTables(cfg.URL)
+		}
+	}
+	if err != nil {
+		t.Fatalf("copy the schema: %v", err)
+	}
 }
 
 // migrated applies the migrations to the database of cfg.
