@@ -28,31 +28,10 @@ type talker struct {
 }
 
 // join registers a user and opens a socket at a node.
-func (p *pair) join(node int, name string) *talker {
+func (p *deployment) join(node int, name string) *talker {
 	p.t.Helper()
-	c := p.client(node)
-	email := strings.ToLower(name) + "@example.org"
-	if _, err := c.RequestCode(p.t.Context(), api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
-		p.t.Fatal(err)
-	}
-	tokens, err := c.Register(p.t.Context(), api.RegisterRequest{Email: email, Code: p.nodes[node].Code(p.t, email), Name: name,
-		Password: "correct horse"})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return &talker{p.socket(node, tokens), tokens.User.ID}
-}
-
-// befriend makes two users friends.
-func (p *pair) befriend(a, b *talker) {
-	p.t.Helper()
-	r, err := a.c.AskFriend(p.t.Context(), api.FriendRequestNew{User: b.id})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := b.c.AcceptFriend(p.t.Context(), r.Request.ID, api.FriendRequestAccept{}); err != nil {
-		p.t.Fatal(err)
-	}
+	c := p.nodes[node].Register(p.t, api.RegisterRequest{Email: strings.ToLower(name) + "@example.org", Name: name})
+	return &talker{p.socket(node, c.Tokens()), id(c)}
 }
 
 func (d *talker) says(t *testing.T, to *talker, id, text string) api.Sent {
@@ -106,14 +85,14 @@ func describeEvent(e api.Event) string {
 
 func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
 		err := bob.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(eve.id)},
 			Body: api.Send{ClientID: "x", Content: api.Content{Kind: api.MessageText, Text: "Hi"}}}, nil)
 		if client.CodeOf(err) != "message.refused" {
 			t.Errorf("a stranger's message: %v", err)
 		}
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		if sent := bob.says(t, eve, "1", "Hi"); sent.Seq != 1 {
 			t.Errorf("got %+v", sent)
 		}
@@ -171,7 +150,7 @@ type reader struct {
 }
 
 // read runs a reader at the client's node until the test ends.
-func (p *pair) read(c *client.Client, chat string) *reader {
+func (p *deployment) read(c *client.Client, chat string) *reader {
 	p.t.Helper()
 	d, ask := &reader{}, make(chan struct{}, 1)
 	behind := func() {
@@ -229,11 +208,11 @@ func (p *pair) read(c *client.Client, chat string) *reader {
 // it dead. A subscriber at the other node receives each message, even if no other message follows.
 func TestWhatANodeStoresWhileItIsCutOffIsHeardOnTheOther(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		there := p.read(p.client(1, client.WithTokens(eve.c.Tokens())), client.ChatWith(bob.id))
-		for n := range int64(20) {
+		for n := range int64(10) {
 			p.wires[0].Refuse()
 			bubble.Sleep(time.Second + rand.N(time.Second)) // so that no two intervals stay in step
 			bob.says(t, eve, fmt.Sprint(n), "Hi")
@@ -259,9 +238,9 @@ func TestWhatANodeStoresWhileItIsCutOffIsHeardOnTheOther(t *testing.T) {
 // After a block on one node, the other node refuses messages within maxStale, and publishes no typing.
 func TestWhoIsBlockedReachesNobody(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		bob.says(t, eve, "1", "Hi")
 		eve.hearsOfChats(t, "message.new 1 Hi")
 		if err := eve.c.Block(t.Context(), bob.id); err != nil {

@@ -24,9 +24,9 @@ func voiceOf(ms int) []byte {
 func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve, dan := p.join(0, "Bob"), p.join(1, "Eve"), p.join(0, "Dan")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
 		if err != nil {
 			t.Fatal(err)
@@ -153,9 +153,9 @@ func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 func TestAGroupHasAPictureACardAndASearch(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve, dan := p.join(0, "Bob"), p.join(1, "Eve"), p.join(1, "Dan")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
 		if err != nil {
 			t.Fatal(err)

@@ -10,30 +10,22 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func befriend(t *testing.T, a, b *client.Client) {
+func befriend(t testing.TB, a, b *client.Client) {
 	t.Helper()
-	r, err := a.AskFriend(t.Context(), api.FriendRequestNew{User: b.Tokens().User.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.AcceptFriend(t.Context(), r.Request.ID, api.FriendRequestAccept{}); err != nil {
-		t.Fatal(err)
-	}
+	r, err := a.AskFriend(t.Context(), api.FriendRequestNew{User: id(b)})
+	must(t, err)
+	_, err = b.AcceptFriend(t.Context(), r.Request.ID, api.FriendRequestAccept{})
+	must(t, err)
 }
 
 func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		memory := redistest.InMemory(t)
-		s := testkit.Start(t, func(cfg *app.Config) {
-			rdb := memory.Wire().Config()
-			cfg.Redis, cfg.DialRedis = rdb.URL, rdb.Dial
-		})
+		p := deploy(t, 1)
+		s := p.nodes[0]
 		s.Clock.Set(time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)) // a Wednesday
 		const many = 12
 		ann := s.SignUp(t, "UTC")
@@ -143,7 +135,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		}
 
 		// Without Redis, SQL returns the same, with one statement for all.
-		memory.Kill()
+		p.memory.Kill()
 		list, err = ann.Friends(t.Context(), "", "", 100)
 		if err != nil {
 			t.Fatal(err)

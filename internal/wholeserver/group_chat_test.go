@@ -12,7 +12,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -89,7 +88,7 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 			}
 		}
 		open := `{"id":2,"subscribe":{"channel":"` + api.GroupChannel(g) + `"}}`
-		stranger := f.open(t, "")
+		stranger := openWire(t, f.Server, "")
 		stranger.connect(eve.Tokens().AccessToken)
 		for _, frame := range []string{open, strings.Replace(open, g, "AAAAAAAAAAAA", 1), strings.Replace(open, g, f.bobID, 1),
 			strings.Replace(open, g, "", 1)} {
@@ -98,12 +97,9 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 				t.Errorf("%s by a stranger: %s", frame, got)
 			}
 		}
-		w := f.open(t, "")
+		w := openWire(t, f.Server, "")
 		w.connect(f.bob.Tokens().AccessToken)
-		w.say(websocket.MessageText, open)
-		if got := w.hear(); got != "2 ok" {
-			t.Fatalf("subscribe: %s", got)
-		}
+		w.subscribe(api.GroupChannel(g))
 		w.heard()
 		says("one")
 		hears(w, "chat one", "own one")
@@ -128,12 +124,9 @@ func TestWhoHasAGroupOpenCostsSQLNothing(t *testing.T) {
 		f := newFrames(t)
 		made, err := f.ann.CreateGroup(t.Context(), api.GroupNew{Name: "Rowing", Members: []string{f.bobID}})
 		must(t, err)
-		w := f.open(t, "")
+		w := openWire(t, f.Server, "")
 		w.connect(f.bob.Tokens().AccessToken)
-		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(made.Group.ID)+`"}}`)
-		if got := w.hear(); got != "2 ok" {
-			t.Fatalf("subscribe: %s", got)
-		}
+		w.subscribe(api.GroupChannel(made.Group.ID))
 		w.heard()
 		// A row that no check reads makes no difference.
 		_, err = f.db.ExecContext(t.Context(), "DELETE FROM chat_members WHERE user_id = ? AND conversation = ?", f.bobID, made.Group.ID)
@@ -148,19 +141,16 @@ func TestWhoHasAGroupOpenCostsSQLNothing(t *testing.T) {
 // A node that is cut off from Redis removes a member, and dies before it can publish that.
 func TestWhoIsOutOfAGroupHearsItNoLongerThoughTheNodeThatTookThemOutHasDied(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p, ctx := newPair(t), t.Context()
+		p, ctx := deploy(t, 2), t.Context()
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
 		must(t, err)
 		g := made.Group.ID
 		beside := p.client(1, client.WithTokens(bob.c.Tokens()))
-		w := (&frames{Server: p.nodes[1]}).open(t, "")
+		w := openWire(t, p.nodes[1], "")
 		w.connect(eve.c.Tokens().AccessToken)
-		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(g)+`"}}`)
-		if got := w.hear(); got != "2 ok" {
-			t.Fatalf("subscribe: %s", got)
-		}
+		w.subscribe(api.GroupChannel(g))
 		_, err = beside.Send(ctx, client.ChatIn(g), saying("one"))
 		must(t, err)
 		if got := w.heard(); !slices.Contains(got, "chat one") {
@@ -182,15 +172,13 @@ func TestWhoIsOutOfAGroupHearsItNoLongerThoughTheNodeThatTookThemOutHasDied(t *t
 // treat that as the end of the channel.
 func TestWhoSubscribesAsSQLGoesAwayIsAskedToSubscribeAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p, ctx := newPair(t), t.Context()
+		p, ctx := deploy(t, 2), t.Context()
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
 		must(t, err)
-		db, err := sqldb.Open(ctx, sqldb.Config{URL: "sqlite", Dir: p.dir})
-		must(t, err)
-		defer db.Close()
-		w := (&frames{Server: p.nodes[1]}).open(t, "")
+		db := p.sql()
+		w := openWire(t, p.nodes[1], "")
 		w.connect(eve.c.Tokens().AccessToken)
 		p.wires[1].Delay(200 * time.Millisecond) // delays the channel's subscription
 		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(made.Group.ID)+`"}}`)

@@ -12,28 +12,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/live/livetest"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// onAir starts nodes that serve live streams on loopback. They share a Redis, a database and a secret.
-func onAir(t *testing.T, n int) []*testkit.Server {
+// onAir starts nodes that serve live streams on loopback.
+func onAir(t *testing.T, n int) *deployment {
 	t.Helper()
-	return onAirWith(t, redistest.InMemory(t), n)
-}
-
-// onAirWith is onAir with the test's own Redis.
-func onAirWith(t *testing.T, memory *redistest.Memory, n int) (nodes []*testkit.Server) {
-	t.Helper()
-	dir := t.TempDir()
-	for range n {
-		wire := memory.Wire()
-		nodes = append(nodes, testkit.Start(t, func(c *app.Config) {
-			c.Data, c.Redis, c.DialRedis, c.Secret, c.Live.UDP = dir, wire.Config().URL, wire.Config().Dial, "the same secret of thirty-two bytes",
-				"127.0.0.1:0"
-		}))
-	}
-	return nodes
+	return deploy(t, n, func(c *app.Config) { c.Live.UDP = "127.0.0.1:0" })
 }
 
 // show publishes a picture at a node until the test ends.
@@ -95,7 +80,7 @@ func makeStream(t *testing.T, c *client.Client, in api.StreamNew) api.StreamKeye
 }
 
 func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
-	nodes := onAir(t, 2)
+	nodes := onAir(t, 2).nodes
 	ann := nodes[0].SignUp(t, "UTC")
 	made := makeStream(t, ann, api.StreamNew{Title: "Sunday match"})
 	id, path := made.Stream.ID, "/v1/streams/"+made.Stream.ID+"/whep"
@@ -194,14 +179,14 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 
 // The publisher's node acquires the lease again, with another token.
 func TestViewersAtAllNodesStayWhenRedisIsEmptied(t *testing.T) {
-	memory := redistest.InMemory(t)
-	nodes := onAirWith(t, memory, 2)
+	p := onAir(t, 2)
+	nodes := p.nodes
 	ann := nodes[0].SignUp(t, "UTC")
 	made := makeStream(t, ann, api.StreamNew{Title: "Sunday match"})
 	id, path := made.Stream.ID, "/v1/streams/"+made.Stream.ID+"/whep"
 	show(t, nodes[0], id, made.Keys.Publish, nil)
 	here, there := look(t, nodes[0], path, made.Keys.Play, nil), look(t, nodes[1], path, made.Keys.Play, nil)
-	memory.FlushAll()
+	p.memory.FlushAll()
 	eventually.True(t, "the stream to be on the air again", func() bool {
 		st, err := ann.Stream(t.Context(), id)
 		return err == nil && st.Live != nil
@@ -214,7 +199,7 @@ func TestViewersAtAllNodesStayWhenRedisIsEmptied(t *testing.T) {
 }
 
 func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
-	node := onAir(t, 1)[0]
+	node := onAir(t, 1).nodes[0]
 	ann, bob := node.SignUp(t, "UTC"), node.SignUp(t, "UTC")
 	ctx := t.Context()
 	made := makeStream(t, ann, api.StreamNew{Title: "Sunday match"})
@@ -267,7 +252,7 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 
 // Each right ends at one node while its holder watches at another.
 func TestLiveItem_IsWatchedByThoseInTheRoomOnly(t *testing.T) {
-	nodes := onAir(t, 2)
+	nodes := onAir(t, 2).nodes
 	ann, dan := nodes[0].SignUp(t, "UTC"), nodes[0].SignUp(t, "UTC")
 	ctx := t.Context()
 	made := makeStream(t, ann, api.StreamNew{Title: "Sunday match"})
@@ -331,7 +316,7 @@ func TestLiveItem_IsWatchedByThoseInTheRoomOnly(t *testing.T) {
 }
 
 func TestARecordingOfAStreamGoesOnAPlaylist(t *testing.T) {
-	node := onAir(t, 1)[0]
+	node := onAir(t, 1).nodes[0]
 	ann := node.SignUp(t, "UTC")
 	ctx := t.Context()
 	yes := true

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -41,16 +40,11 @@ func asks(t *testing.T, s *testkit.Server, path string) (status int, header http
 // proxy uses for it, and users notice no difference.
 func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		memory, dir := redistest.InMemory(t), t.TempDir()
-		start := func(roles ...string) *testkit.Server {
-			wire := memory.Wire()
-			return testkit.Start(t, func(c *app.Config) {
-				c.Data, c.Redis, c.DialRedis, c.Secret, c.Roles = dir, wire.Config().URL, wire.Config().Dial, "the same secret of thirty-two bytes",
-					roles
-				c.Chats.MessagesFrom = "everybody"
-			})
+		p := deploy(t, 0)
+		start := func(role string) *testkit.Server {
+			return p.start(func(c *app.Config) { c.Roles, c.Chats.MessagesFrom = []string{role}, "everybody" })
 		}
-		front, gateways, worker := start("api"), [2]*testkit.Server{start("gateway"), start("gateway")}, start("worker")
+		gateways, front, worker := []*testkit.Server{start("gateway"), start("gateway")}, start("api"), start("worker")
 		for name, c := range map[string]struct {
 			node *testkit.Server
 			want map[string]int
@@ -68,7 +62,6 @@ func TestTwoGatewaysOneAPIAndOneWorker(t *testing.T) {
 		}
 
 		ann, bob := front.SignUp(t, "UTC"), front.SignUp(t, "UTC") // the worker mails their codes
-		p := &pair{t: t, nodes: gateways}
 		writes, first, second := p.socket(0, ann.Tokens()), p.socket(0, bob.Tokens()), p.socket(1, bob.Tokens())
 		var sent api.Sent
 		must(t, writes.Call(t.Context(), "chats.send", api.SocketCall{Path: map[string]any{"chat": client.ChatWith(id(bob))},
@@ -145,7 +138,7 @@ func (r *registry) entry() cluster.Entry {
 
 func TestADrainedNodeSendsItsSocketsToOthersAndNoneLosesAnEvent(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		r := newRegistry(t, p.memory, p.nodes[0])
 		ctx := t.Context()
 		const many = 10
@@ -229,7 +222,7 @@ func TestADrainedNodeSendsItsSocketsToOthersAndNoneLosesAnEvent(t *testing.T) {
 // A node without sockets, such as one with the role api only, drains as long as other nodes.
 func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		r := newRegistry(t, p.memory, p.nodes[0])
 		var streams []<-chan heard
 		for range 10 {
@@ -259,10 +252,7 @@ func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
 // node's own machine.
 func TestStop_ServesUntilProxiesHaveProbed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		wire := redistest.InMemory(t).Wire()
-		s := testkit.Start(t, func(c *app.Config) {
-			c.Redis, c.DialRedis, c.TrustProxy = wire.Config().URL, wire.Config().Dial, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-		})
+		s := deploy(t, 1, behind).nodes[0]
 		get := func(path string) *http.Response {
 			resp, err := s.HTTP.Get(s.URL + path)
 			if err != nil {
@@ -294,7 +284,7 @@ func TestStop_ServesUntilProxiesHaveProbed(t *testing.T) {
 // TestADrainThatIsUndoneAtOnceLeavesTheNodeServing tests the order and its undo in both orders of arrival.
 func TestADrainThatIsUndoneAtOnceLeavesTheNodeServing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		r := newRegistry(t, p.memory, p.nodes[0])
 		for range 3 {
 			r.tell(cluster.Order{Drain: true})

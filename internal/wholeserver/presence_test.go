@@ -16,20 +16,20 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// A circle is a pair of nodes with users; the first user is a friend of all others.
+// A circle is two nodes with users; the first user is a friend of all others.
 type circle struct {
-	*pair
+	*deployment
 	people []*client.Client
 }
 
 func newCircle(t *testing.T, users int) *circle {
 	t.Helper()
-	c := &circle{pair: newPair(t)}
+	c := &circle{deployment: deploy(t, 2)}
 	for range users {
 		c.people = append(c.people, c.nodes[0].SignUp(t, "UTC"))
 	}
 	for _, other := range c.people[1:] {
-		c.befriend(c.people[0], other)
+		befriend(c.t, c.people[0], other)
 	}
 	return c
 }
@@ -39,14 +39,6 @@ func (c *circle) must(err error) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-func (c *circle) befriend(a, b *client.Client) {
-	c.t.Helper()
-	asked, err := a.AskFriend(c.t.Context(), api.FriendRequestNew{User: id(b)})
-	c.must(err)
-	_, err = b.AcceptFriend(c.t.Context(), asked.Request.ID, api.FriendRequestAccept{})
-	c.must(err)
 }
 
 func id(c *client.Client) string { return c.Tokens().User.ID }
@@ -154,7 +146,7 @@ func TestWhoIsBackWithinFiveSecondsWasNeverAway(t *testing.T) {
 		c := newCircle(t, 2)
 		seen, bob := c.connect(0, 0), c.connect(1, 1)
 		c.soon("online", 0, 1)
-		for i := range 6 {
+		for i := range 3 {
 			bob.line.harm(nil)
 			bubble.Sleep(2 * time.Second)
 			c.soon("online", 0, 1)
@@ -277,8 +269,8 @@ func TestRedisIsEmptiedOrAwayAndEverybodyIsOnLineAgain(t *testing.T) {
 		bubble.Sleep(2 * time.Second) // earlier events have arrived
 		for name, harm := range map[string]func(){
 			"emptied":       c.memory.FlushAll,
-			"away":          func() { c.memory.Kill(); bubble.Sleep(20 * time.Second); c.memory.Restart() },
-			"away, emptied": func() { c.memory.Kill(); bubble.Sleep(20 * time.Second); c.memory.RestartEmpty() },
+			"away":          func() { c.memory.Kill(); bubble.Sleep(10 * time.Second); c.memory.Restart() },
+			"away, emptied": func() { c.memory.Kill(); bubble.Sleep(10 * time.Second); c.memory.RestartEmpty() },
 		} {
 			from := len(seen.all())
 			harm()
@@ -321,10 +313,10 @@ func TestWhenAFriendWasLastSeen(t *testing.T) {
 		if got := last(); got != nil {
 			t.Errorf("a friend who is on line was last seen %s", got)
 		}
-		bubble.Sleep(time.Minute)
+		bubble.Sleep(10 * time.Second)
 		left := time.Now()
 		bob.line.harm(nil)
-		bubble.Sleep(2 * time.Minute)
+		bubble.Sleep(20 * time.Second)
 		if got := last(); got == nil || got.Before(left) || got.After(left.Add(8*time.Second)) {
 			t.Errorf("last seen %s, want soon after %s", got, left)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -18,9 +17,7 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 		c := newCircle(t, 2)
 		ctx := t.Context()
 		ann, there, bob := c.people[0], c.at(1, 0), c.people[1]
-		db, err := sqldb.Open(ctx, sqldb.Config{URL: "sqlite", Dir: c.dir})
-		c.must(err)
-		defer db.Close()
+		db := c.sql()
 		// twice sends a request, loses its response, and sends it again.
 		twice := func(what string, send func(c *client.Client, key string) (string, error)) string {
 			t.Helper()

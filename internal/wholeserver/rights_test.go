@@ -20,7 +20,6 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -71,7 +70,6 @@ func (r derivedRight) within(t *testing.T) (time.Duration, bool) {
 // rights has two nodes. Each right ends at node 0; its derived rights are tried at node 1.
 type rights struct {
 	*circle
-	db   *sqldb.DB
 	keys servicekeys.Admin
 	ann  *client.Client
 	app  *client.Client // has a service key
@@ -85,11 +83,7 @@ var errSilent = errors.New("nothing arrives")
 
 func newRights(t *testing.T) *rights {
 	r := &rights{circle: newCircle(t, 1)}
-	var err error
-	r.db, err = sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: r.dir})
-	must(t, err)
-	t.Cleanup(func() { _ = r.db.Close() })
-	r.keys, r.ann = servicekeys.NewAdmin(r.db), r.people[0]
+	r.keys, r.ann = servicekeys.NewAdmin(r.sql()), r.people[0]
 	r.app = r.key("app")
 	return r
 }
@@ -113,7 +107,7 @@ func (r *rights) there(c *client.Client) *client.Client {
 
 func (r *rights) friend() (here, there *client.Client) {
 	here, there = r.user()
-	r.befriend(r.ann, here)
+	befriend(r.t, r.ann, here)
 	return here, there
 }
 
@@ -153,13 +147,10 @@ func (r *rights) fetch(path string) func() error {
 
 // wire opens a socket at node 1, with a subscription if there is a channel.
 func (r *rights) wire(token, channel string) *wire {
-	w := (&frames{Server: r.nodes[1]}).open(r.t, "")
+	w := openWire(r.t, r.nodes[1], "")
 	w.connect(token)
 	if channel != "" {
-		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+channel+`"}}`)
-		if got := w.hear(); got != "2 ok" {
-			r.t.Fatalf("subscribe to %s: %s", channel, got)
-		}
+		w.subscribe(channel)
 	}
 	return w
 }
@@ -245,11 +236,7 @@ func account(prefix string, end func(r *rights, user string) error) func(r *righ
 		_, err = bob.AskFriend(ctx, api.FriendRequestNew{User: id(carl)})
 		r.must(err)
 		email := fmt.Sprintf("%s@example.org", prefix)
-		other := r.client(0)
-		_, err = other.RequestCode(ctx, api.CodeRequest{Email: email, Purpose: api.PurposeRegister})
-		r.must(err)
-		_, err = other.Register(ctx, api.RegisterRequest{Email: email, Code: r.nodes[0].Code(r.t, email), Name: "Bob", Password: "correct horse"})
-		r.must(err)
+		other := r.nodes[0].Register(r.t, api.RegisterRequest{Email: email, Name: "Bob", Password: "correct horse"})
 		app := r.client(1, client.WithTokens(r.app.Tokens()))
 		socket := r.wire(bob.Tokens().AccessToken, "")
 		return func() error { return errors.Join(end(r, id(bob)), end(r, id(other))) }, tries{
@@ -341,7 +328,7 @@ func block(r *rights) (func() error, tries) {
 	ctx := r.t.Context()
 	ann, _ := r.user()
 	bob, there := r.user()
-	r.befriend(ann, bob)
+	befriend(r.t, ann, bob)
 	_, err := ann.ChangeChatSettings(ctx, api.ChatSettingsUpdate{MessagesFrom: new("everybody")})
 	r.must(err)
 	link, err := bob.FileLink(ctx, r.file(ann, bob))

@@ -307,9 +307,9 @@ func TestPlaybackWhileRedisIsAway(t *testing.T) {
 					if n, want := strings.Count(w.types(), "playback"), 3-round; n > want {
 						t.Errorf("%d commands were told of, want %d", n, want)
 					}
-					bubble.Sleep(time.Minute)
-					back(c)
 					bubble.Sleep(10 * time.Second)
+					back(c)
+					bubble.Sleep(5 * time.Second)
 					for _, cl := range []*client.Client{ann, bob} {
 						p := reads(cl)
 						switch {
@@ -371,7 +371,7 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bubble.Sleep(time.Minute)
+		bubble.Sleep(10 * time.Second)
 		tried := func(room int, user string) (done []string) {
 			t.Helper()
 			before := w.rows()
@@ -402,7 +402,7 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 		if got := tried(0, guest.Me.ID); !slices.Equal(got, want) {
 			t.Errorf("in its room a guest's token did\n%q, want\n%q", got, want)
 		}
-		sock := (&frames{Server: w.Server}).open(t, "")
+		sock := openWire(t, w.Server, "")
 		sock.connect(guest.Token)
 		for channel, want := range map[string]string{
 			api.RoomChannel(rooms[0]): "2 ok", api.RoomChannel(rooms[1]): "2 error 103 permission denied", id(ann): "2 error 103 permission denied",

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -19,15 +17,9 @@ import (
 // watch opens a room's channel at a node, for the bearer of a token.
 func (c *circle) watch(node int, token, room string) *wire {
 	c.t.Helper()
-	w := (&frames{Server: c.nodes[node]}).open(c.t, "")
-	w.say(websocket.MessageText, `{"id":1,"connect":{"token":"`+token+`"}}`)
-	if got := w.hear(); got != "1 ok" {
-		c.t.Fatalf("connected: %s", got)
-	}
-	w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.RoomChannel(room)+`"}}`)
-	if got := w.hear(); got != "2 ok" {
-		c.t.Fatalf("subscribed: %s", got)
-	}
+	w := openWire(c.t, c.nodes[node], "")
+	w.connect(token)
+	w.subscribe(api.RoomChannel(room))
 	bubble.Sleep(50 * time.Millisecond)
 	return w
 }

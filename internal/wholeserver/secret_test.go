@@ -11,19 +11,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestSecret_RotatesNodeByNode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const before, after = "the secret before, which is long enough", "the secret after, which is long as well"
-		memory, dir := redistest.InMemory(t), t.TempDir()
+		p := deploy(t, 0)
 		start := func(secret, previous string) *testkit.Server {
-			wire := memory.Wire()
-			return testkit.Start(t, func(c *app.Config) {
-				c.Data, c.Redis, c.DialRedis, c.Secret, c.SecretPrevious = dir, wire.Config().URL, wire.Config().Dial, secret, previous
-			})
+			return p.start(func(c *app.Config) { c.Secret, c.SecretPrevious = secret, previous })
 		}
 		first := start(before, "")
 		ann := first.SignUp(t, "UTC")

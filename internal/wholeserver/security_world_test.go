@@ -104,16 +104,8 @@ func (w *world) signUp(name, zone, password string) person {
 	w.t.Helper()
 	w.people++
 	email := fmt.Sprintf("%s.%d@example.org", name, w.people)
-	c := w.Client(w.t)
-	if _, err := c.RequestCode(w.t.Context(), api.CodeRequest{Email: email, Purpose: api.PurposeRegister}); err != nil {
-		w.t.Fatal(err)
-	}
-	tokens, err := c.Register(w.t.Context(), api.RegisterRequest{Email: email, Code: w.Code(w.t, email), Password: password, Name: name,
-		Zone: zone, Device: name + "'s phone"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return person{tokens, email}
+	c := w.Register(w.t, api.RegisterRequest{Email: email, Password: password, Name: name, Zone: zone, Device: name + "'s phone"})
+	return person{c.Tokens(), email}
 }
 
 // answer is a response of the server.

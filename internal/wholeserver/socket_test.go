@@ -97,7 +97,7 @@ func (d *device) hears(t *testing.T, want ...string) {
 }
 
 // socket opens a device's socket at a node, until the test ends.
-func (p *pair) socket(node int, tokens api.Tokens) *device {
+func (p *deployment) socket(node int, tokens api.Tokens) *device {
 	p.t.Helper()
 	bubble.Sleep(time.Second) // earlier events have been delivered
 	d := &device{line: &line{node: p.nodes[node]}, ended: make(chan error, 1), got: map[string]bool{}}
@@ -149,7 +149,7 @@ func (d *device) rename(t *testing.T, name string) {
 
 func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		here, there := p.socket(0, p.enter(0)), p.socket(1, p.enter(1))
 		here.hears(t, "opened", "session.opened") // of the other device
 		there.hears(t, "opened")
@@ -191,7 +191,7 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 
 func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		// A client with only an access token also resumes.
 		stays, goes := p.socket(0, p.enter(0)), p.socket(1, api.Tokens{AccessToken: p.enter(1).AccessToken})
 		bubble.Sleep(time.Second)
@@ -199,7 +199,7 @@ func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
 		goes.line.harm(nil)
 		stays.rename(t, "One")
 		stays.rename(t, "Two")
-		bubble.Sleep(time.Minute)
+		bubble.Sleep(15 * time.Second)
 		goes.line.harm(p.nodes[0])
 		eventually.Equal(t, "what is heard after a break", "[closed resumed account.updated One account.updated Two]", func() string {
 			return fmt.Sprint(goes.all()[began:])
@@ -223,7 +223,7 @@ func TestABrokenSocketResumesOnAnotherNodeOrTellsThatItCannot(t *testing.T) {
 
 func TestASocketEndsWithItsSession(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		owner, lost := p.enter(0), p.enter(1)
 		stays, goes := p.socket(0, owner), p.socket(1, lost)
 		bubble.Sleep(time.Second)
@@ -252,7 +252,7 @@ func TestASocketEndsWithItsSession(t *testing.T) {
 // A node that is cut off from the others must not publish events to a logged-out device.
 func TestASocketOnANodeThatIsCutOffHearsNothingAfterItsSession(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		owner, lost := p.enter(0), p.enter(1)
 		stays, goes := p.socket(1, owner), p.socket(1, lost)
 		bubble.Sleep(time.Second)
@@ -274,7 +274,7 @@ func TestASocketOnANodeThatIsCutOffHearsNothingAfterItsSession(t *testing.T) {
 // holds during the outage, and after it, when the channel begins a new epoch.
 func TestASocketThatOpenedWithoutRedisDoesNotResume(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		tokens := p.enter(0)
 		p.wires[0].Refuse()
 		d := p.socket(0, tokens)
@@ -313,7 +313,7 @@ func TestASocketOutlivesItsToken(t *testing.T) {
 
 func TestWhoHasNoGoodTokenGetsNoSocket(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		for _, token := range []string{"", "hunter2", strings.Repeat("x", 600), "two words"} {
 			s := p.client(0, client.WithTokens(api.Tokens{AccessToken: token})).Socket(client.SocketListener{})
 			if err := s.Run(t.Context()); client.CodeOf(err) != "auth.token_invalid" {

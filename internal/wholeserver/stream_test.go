@@ -12,7 +12,6 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/ids"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -23,7 +22,7 @@ type heard struct {
 }
 
 // listen opens a device's stream at a node.
-func (p *pair) listen(node int, d api.Tokens) <-chan heard {
+func (p *deployment) listen(node int, d api.Tokens) <-chan heard {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), "GET", p.nodes[node].URL+"/v1/events", nil)
 	if err != nil {
@@ -46,11 +45,11 @@ func (p *pair) listen(node int, d api.Tokens) <-chan heard {
 
 // A device that is logged out, in any way and on any node, receives no later event.
 func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
-	for name, end := range map[string]func(p *pair, owner, d api.Tokens) error{
-		"logged out by another device": func(p *pair, owner, d api.Tokens) error {
+	for name, end := range map[string]func(p *deployment, owner, d api.Tokens) error{
+		"logged out by another device": func(p *deployment, owner, d api.Tokens) error {
 			return p.client(0, client.WithTokens(owner)).EndSession(p.t.Context(), d.Device)
 		},
-		"kicked by an operator": func(p *pair, owner, d api.Tokens) error {
+		"kicked by an operator": func(p *deployment, owner, d api.Tokens) error {
 			user, err := ids.Parse[accounts.User](owner.User.ID)
 			if err != nil {
 				return err
@@ -59,18 +58,13 @@ func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			db, err := sqldb.Open(p.t.Context(), sqldb.Config{Dir: p.dir})
-			if err != nil {
-				return err
-			}
-			defer db.Close()
-			_, err = accounts.NewDirectory(db).Kick(p.t.Context(), user, device)
+			_, err = accounts.NewDirectory(p.sql()).Kick(p.t.Context(), user, device)
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
-				p := newPair(t)
+				p := deploy(t, 2)
 				owner, d := p.enter(0), p.enter(1)
 				here, there := p.listen(0, d), p.listen(1, d)
 				stays := p.listen(1, owner)
@@ -104,7 +98,7 @@ func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
 // its own events to a logged-out device.
 func TestANodeThatIsCutOffTellsALoggedOutDeviceNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		owner, d := p.enter(0), p.enter(1)
 		p.warm(1, owner)
 		there := p.listen(1, d)

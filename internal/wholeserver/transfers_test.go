@@ -35,7 +35,7 @@ func sum(b []byte) string {
 }
 
 // tus sends a request as a client of tus does; headers are pairs of name and value.
-func (p *pair) tus(node int, who *client.Client, method, path string, body io.Reader, headers ...string) *http.Response {
+func (p *deployment) tus(node int, who *client.Client, method, path string, body io.Reader, headers ...string) *http.Response {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.nodes[node].URL+path, body)
 	if err != nil {
@@ -66,7 +66,7 @@ const offsetOctets = "application/offset+octet-stream"
 // A client of tus resumes from the response headers, also those of a replayed response.
 func TestARetriedCreationSaysWhereTheUploadGoesOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob := p.join(0, "Bob")
 		create := func(node int) *http.Response {
 			return p.tus(node, bob.c, "POST", "/v1/uploads", nil, "Idempotency-Key", "k", "Upload-Length", "3", "Upload-Metadata", "filename eA==")
@@ -85,9 +85,9 @@ func TestARetriedCreationSaysWhereTheUploadGoesOn(t *testing.T) {
 
 func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		data := someBytes(9<<20 + 123) // three chunks
 		meta := func(pairs ...string) string {
 			var all []string
@@ -228,9 +228,9 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 
 func TestTus_EndedUploadsAnswer410(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		offer := func(to string) string {
 			offered, err := bob.c.OfferFile(t.Context(), api.TransferOffer{To: to, Name: "x", Size: 10, SHA256: sum(nil)})
 			if err != nil {
@@ -262,7 +262,7 @@ func TestTus_EndedUploadsAnswer410(t *testing.T) {
 }
 
 // isNoContentOfOurs checks the headers that prevent a download from being a page of the server. It also checks ranges.
-func (p *pair) isNoContentOfOurs(who *client.Client, id string, data []byte) {
+func (p *deployment) isNoContentOfOurs(who *client.Client, id string, data []byte) {
 	t := p.t
 	t.Helper()
 	link, err := who.FileLink(t.Context(), id)
@@ -320,7 +320,7 @@ func (p *pair) isNoContentOfOurs(who *client.Client, id string, data []byte) {
 // An upload that hangs releases its slot to a newer one, long before its connection counts as dead.
 func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob := p.join(0, "Bob")
 		data := someBytes(1000)
 		begun, err := bob.c.OfferFile(t.Context(), api.TransferOffer{Name: "x", Size: int64(len(data))})
@@ -365,9 +365,9 @@ func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
 // Redis may be unavailable during a whole upload.
 func TestAnUploadNeedsNoRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		p := newPair(t)
+		p := deploy(t, 2)
 		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
-		p.befriend(bob, eve)
+		befriend(t, bob.c, eve.c)
 		data := someBytes(5 << 20)
 		offered, err := bob.c.OfferFile(t.Context(), api.TransferOffer{To: eve.id, Name: "x", Size: int64(len(data)), SHA256: sum(data)})
 		if err != nil {
