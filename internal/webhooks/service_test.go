@@ -7,9 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -38,4 +41,33 @@ func TestBefore_EndsWithinItsLongestTime(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// transport responds with a status.
+type transport int
+
+func (s transport) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: int(s), Body: http.NoBody}, nil
+}
+
+func TestSend_StatusDecidesWhetherTheTryCounts(t *testing.T) {
+	sign, err := standardwebhooks.NewWebhook("whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status, want := range map[int]string{200: "done", 204: "done", 301: "counts", 400: "counts", 404: "counts", 429: "does not count",
+		500: "counts", 501: "counts", 502: "does not count", 503: "does not count", 504: "does not count"} {
+		_, err := (&poster{sign, &http.Client{Transport: transport(status), CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}}).send(t.Context(), "http://app.example.org", envelope{ID: "msg_1"})
+		got := "counts"
+		if err == nil {
+			got = "done"
+		} else if errors.Is(err, errUnreachable) {
+			got = "does not count"
+		}
+		if got != want {
+			t.Errorf("%d: got %q, %v, want %q", status, got, err, want)
+		}
+	}
 }

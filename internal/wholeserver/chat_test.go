@@ -14,8 +14,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
@@ -261,18 +259,6 @@ func TestWhoIsBlockedReachesNobody(t *testing.T) {
 		bubble.Sleep(time.Second)
 		if got := eve.chats(); !slices.Equal(got, []string{"message.new 1 Hi"}) {
 			t.Errorf("she who blocks heard %q", got)
-		}
-	})
-}
-
-func TestAnExportOfManyPartsIsNotRefused(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		s := testkit.Start(t, func(cfg *app.Config) { cfg.Limits = true })
-		ann := s.SignUp(t, "UTC")
-		for part := range 200 { // 100,000 messages
-			if _, err := ann.ExportChats(t.Context(), ""); err != nil {
-				t.Fatalf("part %d: %v", part, err)
-			}
 		}
 	})
 }

@@ -2,7 +2,6 @@ package wholeserver
 
 import (
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
@@ -420,28 +417,6 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 			if got := sock.hear(); !strings.HasPrefix(got, "3 error 40") {
 				t.Errorf("a guest calls %s: %s", method, got)
 			}
-		}
-	})
-}
-
-func TestTheListOfRoomsHasItsLimit(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		s := testkit.Start(t, func(cfg *app.Config) { cfg.Limits = true })
-		ann, bob := s.SignUp(t, "UTC"), s.SignUp(t, "UTC")
-		list := func(as *client.Client) int {
-			status, _, _ := s.Call(t, as, "GET", "/v1/rooms?q=film", "")
-			return status
-		}
-		for n := range 120 {
-			if got := list(ann); got != http.StatusOK {
-				t.Fatalf("call %d got %d", n+1, got)
-			}
-		}
-		if got := list(ann); got != http.StatusTooManyRequests {
-			t.Errorf("one more got %d, want %d", got, http.StatusTooManyRequests)
-		}
-		if got := list(bob); got != http.StatusOK {
-			t.Errorf("somebody else got %d", got)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package wholeserver
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -288,40 +287,42 @@ func TestNoPathLeadsOutOfWhatIsServed(t *testing.T) {
 
 // TestNobodyForgesALineOfTheLog writes line ends, colours and fields into every input that might be logged.
 func TestNobodyForgesALineOfTheLog(t *testing.T) {
+	logs, handlers := map[string]*logtest.Buffer{}, []slog.Handler{}
 	for _, format := range []string{"json", "text", "pretty"} {
-		t.Run(format, func(t *testing.T) {
-			var log logtest.Buffer
-			s := testkit.StartLogged(t, obs.NewLogger(&log, obs.Log{Level: slog.LevelDebug, Format: format}))
-			w := &world{Server: s, t: t, hc: http.DefaultClient, ops: operations(t, s)}
-			w.mal = w.signUp("mal", "", "")
-			const forged = "FORGED"
-			evil := "x\n" + `time=2026-01-01T00:00:00Z level=ERROR msg=` + forged + "\r\n" + `{"level":"ERROR","msg":"` + forged + `"}` +
-				"\n12:00:00 ERR " + forged + "\x1b[2J"
-			for _, o := range w.ops {
-				for _, p := range o.places() {
-					if p.schema.is("string") && p.in != "header" {
-						w.asMal(o.request(t, map[string]any{p.String(): evil}))
-					}
-				}
-				r := o.request(t, nil)
-				for _, name := range []string{"User-Agent", "X-Request-Id", "Idempotency-Key", "X-Forwarded-For", "Referer", "Last-Event-Id"} {
-					r.header.Set(name, `a" level=ERROR msg=`+forged+` {"msg":"`+forged+`"}`+"\t\u2028é")
-				}
-				w.asMal(r)
+		logs[format] = &logtest.Buffer{}
+		handlers = append(handlers, obs.NewLogger(logs[format], obs.Log{Level: slog.LevelDebug, Format: format}).Handler())
+	}
+	s := testkit.StartLogged(t, slog.New(slog.NewMultiHandler(handlers...)))
+	w := &world{Server: s, t: t, hc: http.DefaultClient, ops: operations(t, s)}
+	w.mal = w.signUp("mal", "", "")
+	const forged = "FORGED"
+	evil := "x\n" + `time=2026-01-01T00:00:00Z level=ERROR msg=` + forged + "\r\n" + `{"level":"ERROR","msg":"` + forged + `"}` +
+		"\n12:00:00 ERR " + forged + "\x1b[2J"
+	for _, o := range w.ops {
+		for _, p := range o.places() {
+			if p.schema.is("string") && p.in != "header" {
+				w.asMal(o.request(t, map[string]any{p.String(): evil}))
 			}
-			w.raw("GET /v1/me%0alevel=ERROR%20msg=" + forged + " HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\nlevel=ERROR msg=" + forged +
-				"\r\nConnection: close\r\n\r\n")
-			n := 0
-			for scan := bufio.NewScanner(strings.NewReader(log.String())); scan.Scan(); n++ {
-				line := scan.Text()
-				if strings.Contains(line, "\x1b") || !wellFormed(format, line) {
-					t.Errorf("a line is not the server's own: %q", line)
-				}
+		}
+		r := o.request(t, nil)
+		for _, name := range []string{"User-Agent", "X-Request-Id", "Idempotency-Key", "X-Forwarded-For", "Referer", "Last-Event-Id"} {
+			r.header.Set(name, `a" level=ERROR msg=`+forged+` {"msg":"`+forged+`"}`+"\t\u2028é")
+		}
+		w.asMal(r)
+	}
+	w.raw("GET /v1/me%0alevel=ERROR%20msg=" + forged + " HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\nlevel=ERROR msg=" + forged +
+		"\r\nConnection: close\r\n\r\n")
+	for format, log := range logs {
+		n := 0
+		for line := range strings.Lines(log.String()) {
+			n++
+			if line = strings.TrimSuffix(line, "\n"); strings.Contains(line, "\x1b") || !wellFormed(format, line) {
+				t.Errorf("%s: a line is not the server's own: %q", format, line)
 			}
-			if n < len(w.ops) {
-				t.Errorf("looked at %d lines", n)
-			}
-		})
+		}
+		if n < len(w.ops) {
+			t.Errorf("%s: looked at %d lines", format, n)
+		}
 	}
 }
 

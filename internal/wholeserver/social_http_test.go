@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
-	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
@@ -189,47 +187,4 @@ func TestPeopleByHTTP(t *testing.T) {
 	if len(refusals) != 2 || refusals[0][1] != refusals[1][1] {
 		t.Errorf("a block and a closed box are told apart: %q", refusals)
 	}
-}
-
-func TestAskingIsLimitedForEachUser(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		s := testkit.Start(t, func(cfg *app.Config) { cfg.Limits = true })
-		ann, bob := s.SignUp(t, "UTC"), s.SignUp(t, "UTC")
-		ask := func(as *client.Client) int {
-			status, _, _ := s.Call(t, as, "POST", "/v1/friends/requests", `{}`)
-			return status
-		}
-		asked := 0
-		for ask(ann) != http.StatusTooManyRequests {
-			if asked++; asked > 60 {
-				t.Fatalf("asked %d times, and still may", asked)
-			}
-		}
-		if asked < 60 {
-			t.Errorf("refused after %d, want sixty", asked)
-		}
-		if got := ask(bob); got != http.StatusUnprocessableEntity && got != http.StatusBadRequest {
-			t.Errorf("somebody else got %d", got)
-		}
-	})
-}
-
-func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		s := testkit.Start(t)
-		for _, route := range []string{
-			"POST /v1/friends/requests", "GET /v1/friends/requests", "POST /v1/friends/requests/AAAAAAAAAAAA/accept",
-			"POST /v1/friends/requests/AAAAAAAAAAAA/refuse",
-			"DELETE /v1/friends/requests/AAAAAAAAAAAA", "GET /v1/friends/requests/unread", "DELETE /v1/friends/requests/unread", "GET /v1/friends",
-			"GET /v1/friends/changes",
-			"GET /v1/friends/AAAAAAAAAAAA", "PATCH /v1/friends/AAAAAAAAAAAA", "DELETE /v1/friends/AAAAAAAAAAAA",
-			"GET /v1/relations?ids=AAAAAAAAAAAA",
-			"GET /v1/blocks", "PUT /v1/blocks/AAAAAAAAAAAA", "DELETE /v1/blocks/AAAAAAAAAAAA",
-		} {
-			method, path, _ := strings.Cut(route, " ")
-			if status, _, body := s.Call(t, nil, method, path, ""); status != http.StatusUnauthorized {
-				t.Errorf("%s: got %d %s", route, status, body)
-			}
-		}
-	})
 }

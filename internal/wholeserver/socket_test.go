@@ -186,6 +186,9 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 			}
 		}
 		there.hears(t, "opened", "account.updated Anna", "checkin.marked")
+		if again, err := there.c.Checkin(t.Context(), api.CheckinRequest{}); err != nil || again.New || again.Streak != 1 || again.Total != 1 {
+			t.Errorf("again on the other node: %+v, %v", again, err)
+		}
 	})
 }
 

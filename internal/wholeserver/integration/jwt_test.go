@@ -181,12 +181,3 @@ func TestATokenOfTheAppsOwnLogsIn(t *testing.T) {
 		}
 	})
 }
-
-func TestTokensOfAnAppAreOffByThemselves(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		n := startFor(t)
-		if _, err := n.Client(t).LoginByJWT(t.Context(), api.JWTRequest{Token: "a.b.c"}); client.CodeOf(err) != "auth.jwt_off" {
-			t.Errorf("got %v", err)
-		}
-	})
-}

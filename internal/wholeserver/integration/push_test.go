@@ -271,6 +271,9 @@ func (b *browser) forget() {
 	b.got, b.headers = nil, nil
 }
 
+// settled is longer than messages wait after a push, plus the interval of checks for missed messages.
+const settled = 50 * time.Second
+
 // pushed is a server with its push service, and two friends.
 type pushed struct {
 	*testkit.Server
@@ -355,7 +358,7 @@ func TestMessagesThatComeSoonAfterAPushAreOneWithACount(t *testing.T) {
 		b.gets("User 1: A new message")
 		bubble.Sleep(30 * time.Second)
 		b.gets("User 1: A new message", "User 1: 4 new messages")
-		bubble.Sleep(5 * time.Minute)
+		bubble.Sleep(settled)
 		b.gets("User 1: A new message", "User 1: 4 new messages") // and no repetitions
 		must(t, p.bob.Mark(t.Context(), client.ChatWith(id(p.ann)), api.MarkRequest{Read: 4}))
 		p.says(t, "five")
@@ -372,7 +375,7 @@ func TestNothingIsPushedToWhoIsOnLineOrWantsNone(t *testing.T) {
 		quiet := func(what string) {
 			t.Helper()
 			p.says(t, "hello")
-			bubble.Sleep(2 * time.Minute)
+			bubble.Sleep(settled)
 			if got := b.said(); got != "" {
 				t.Errorf("%s: %s", what, got)
 				b.forget()
@@ -410,7 +413,7 @@ func TestNothingIsPushedToWhoIsOnLineOrWantsNone(t *testing.T) {
 		b.forget()
 		must(t, p.bob.Logout(ctx))
 		p.says(t, "after the log-out")
-		bubble.Sleep(2 * time.Minute)
+		bubble.Sleep(settled)
 		b.gets()
 	})
 }
@@ -423,7 +426,7 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 		must(t, err)
 		p.chat = client.ChatIn(made.Group.ID)
 		b := p.service.subscribe(p.bob, "a.push.example")
-		bubble.Sleep(time.Minute)
+		bubble.Sleep(settled)
 		b.gets() // no device had a subscription before
 		p.says(t, "hello")
 		b.gets("Rowing: A new message") // the system message does not count
@@ -444,12 +447,12 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 			_, err = p.bob.UpdatePush(ctx, api.PushUpdate{Previews: yes(true)})
 			must(t, err)
 			p.says(t, "plain")
-			bubble.Sleep(2 * time.Minute)
+			bubble.Sleep(settled)
 			if got := b.said(); got != want[0] {
 				t.Errorf("%s, plain: %q", setting, got)
 			}
 			mention("ann says @bob")
-			bubble.Sleep(2 * time.Minute)
+			bubble.Sleep(settled)
 			if got := b.said(); got != strings.Replace(want[1], "Rowing: ", "Rowing: User 1: ", 1) {
 				t.Errorf("%s, mentioned: %q", setting, got)
 			}
@@ -465,7 +468,7 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 			mention("@bob")
 		}, func() { p.says(t, "and the others") }, func() { p.says(t, "at eight") }, func() { mention("@bob again") }} {
 			say()
-			bubble.Sleep(2 * time.Minute)
+			bubble.Sleep(settled)
 		}
 		if got, want := b.said(), "Rowing: User 1: @bob | Rowing: User 1: @bob again"; got != want {
 			t.Errorf("mentioned twice: %q, want %q", got, want)
@@ -546,12 +549,12 @@ func TestAPushServiceThatFailsIsTriedAgainAndGivenUpInTheEnd(t *testing.T) {
 		b.gets("User 1: A new message")
 		b.forget()
 		// The server sends no pushes for the time in Retry-After.
-		p.service.answer("a.push.example", status(http.StatusTooManyRequests, "Retry-After", "120"))
+		p.service.answer("a.push.example", status(http.StatusTooManyRequests, "Retry-After", "60"))
 		before := asked()
 		p.says(t, "two")
-		bubble.Sleep(110 * time.Second)
+		bubble.Sleep(50 * time.Second)
 		if n := asked() - before; n != 1 {
-			t.Errorf("a service that asked for two minutes was asked %d times", n)
+			t.Errorf("a service that asked for a minute was asked %d times", n)
 		}
 		p.service.answer("a.push.example", nil)
 		bubble.Sleep(30 * time.Second)
@@ -560,7 +563,7 @@ func TestAPushServiceThatFailsIsTriedAgainAndGivenUpInTheEnd(t *testing.T) {
 		p.service.answer("a.push.example", status(http.StatusInternalServerError))
 		before = asked()
 		p.says(t, "three")
-		bubble.Sleep(10 * time.Minute)
+		bubble.Sleep(3 * time.Minute)
 		if n := asked() - before; n != 5 {
 			t.Errorf("a service that is broken was asked %d times", n)
 		}
