@@ -17,6 +17,8 @@ function membership(role: "member" | "admin" | "owner", more: { version?: number
 const member = (id: string, role: GroupMember["role"] = "member") =>
   ({ user: { id, name: id }, role, joined: "2026-01-01T00:00:00Z" }) as GroupMember;
 
+const settled = () => new Promise((done) => setTimeout(done));
+
 function begin() {
   const script = new Scripted();
   const chats = new Scripted();
@@ -90,4 +92,52 @@ test("readers of a group run again after a change", () => {
   groups.applyMembership(membership("member"));
   script.emit("group.left", { group: "rowing", version: 2 });
   assert.deepEqual(titles, ["", "Rowing", ""]);
+});
+
+test("an event is newer than the response to an earlier request for changes", async () => {
+  const { script, groups } = begin();
+  groups.applyMembership(membership("member"));
+  script.responses.set("groups.members", { members: [member("ada")], version: 1 });
+  await groups.loadMembers("rowing");
+  let respond = (_: unknown) => {};
+  script.responses.set("groups.changes", new Promise((done) => (respond = done)));
+  const renamed = (version: number, name: string) => ({ ...membership("member", { version }).group, name });
+  script.emit("group.changed", { group: renamed(2, "One"), changed: [], removed: [] });
+  script.emit("group.changed", { group: renamed(3, "Two"), changed: [], removed: [] });
+  respond({ group: renamed(2, "One"), changed: [], removed: [], version: 2, more: false });
+  script.responses.set("groups.changes", { group: renamed(3, "Two"), changed: [], removed: [], version: 3, more: false });
+  await settled();
+  assert.equal(groups.title("rowing"), "Two");
+});
+
+test("a request to join that arrives during a load stays", async () => {
+  const { script, groups } = begin();
+  groups.applyMembership(membership("admin"));
+  script.responses.set("groups.members", { members: [member("ada", "admin")], version: 1 });
+  let respond = (_: unknown) => {};
+  script.responses.set("groups.requests", new Promise((done) => (respond = done)));
+  const loading = groups.loadMembers("rowing");
+  await settled();
+  script.emit("group.requested", { id: "r1", group: "rowing", user: { id: "bob", name: "Bob" } });
+  respond({ requests: [] });
+  await loading;
+  assert.deepEqual(
+    groups.requests("rowing").map((r) => r.id),
+    ["r1"],
+  );
+});
+
+test("members that were not loaded without a connection are loaded later", async () => {
+  const { script, groups } = begin();
+  script.responses.set("groups.list", { groups: [membership("member")] });
+  script.emit("open", { resumed: false });
+  await settled();
+  await assert.rejects(groups.loadMembers("rowing"));
+  script.responses.set("groups.members", { members: [member("ada"), member("bob")], version: 1 });
+  script.emit("open", { resumed: true });
+  await settled();
+  assert.deepEqual(
+    groups.members("rowing").map((m) => m.user.id),
+    ["ada", "bob"],
+  );
 });

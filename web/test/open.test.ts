@@ -9,10 +9,11 @@ const chat = "u:bob";
 function begin(state: Partial<ChatState> = {}, first = 1) {
   const did: string[] = [];
   let fail: Error | undefined;
+  let failing = ""; // the command that fails; "" for all
   const commands = new Proxy({} as ChatSource, {
     get: (_, name) => async (_chat: string, seq?: number) => {
       did.push(seq === undefined ? String(name) : `${String(name)} ${seq}`);
-      if (fail) throw fail;
+      if (fail && (!failing || failing === name)) throw fail;
     },
   });
   const signals = {
@@ -42,7 +43,7 @@ function begin(state: Partial<ChatState> = {}, first = 1) {
     { failed: (err) => void failures.push(err), gone: () => void did.push("gone") },
   );
   open.list = list;
-  return { open, did, reads, view, failures, fail: (err: Error | undefined) => (fail = err) };
+  return { open, did, reads, view, failures, fail: (err: Error | undefined, of = "") => ([fail, failing] = [err, of]) };
 }
 
 test("a chat without unread messages opens at its end", async () => {
@@ -71,6 +72,15 @@ test("a message that is no longer visible is reported", async () => {
   const { open, did } = begin();
   await open.goTo(404);
   assert.equal(did.at(-1), "gone");
+});
+
+test("a chat opens at its end if its addressed message is not loaded", async () => {
+  const { open, did, failures, fail } = begin();
+  fail(new Error("no connection"), "around");
+  await open.open(5);
+  assert.equal(open.ready.value, true);
+  assert.equal(did.at(-1), "showNew");
+  assert.equal(failures.length, 1);
 });
 
 test("a failed opening is shown and retried", async () => {

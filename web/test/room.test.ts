@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import type { Playback, Room, RoomItem, RoomLine, RoomMember, RoomSelf } from "@stoa-dev/client";
+import { mock, test } from "node:test";
+import type { Danmaku, Playback, Room, RoomItem, RoomLine, RoomMember, RoomSelf } from "@stoa-dev/client";
 import { RoomChatState } from "../src/state/roomchat";
 import { RoomPeople } from "../src/state/people";
 import { OpenRoom, type Ending } from "../src/state/room";
@@ -70,7 +70,7 @@ test("a list that is not shown is not loaded", async () => {
   await people.read();
 });
 
-function begin(answers: { me?: RoomSelf | undefined; fail?: Error } = {}) {
+function begin(answers: { me?: RoomSelf | undefined; fail?: Error; danmaku?: Danmaku[] } = {}) {
   const me =
     "me" in answers ? answers.me : ({ id: "ada", role: "owner", may: ["control"], version: 1 } as unknown as RoomSelf);
   const settings = { id: "cinema", name: "Cinema", viewers: 1 } as Room;
@@ -78,6 +78,7 @@ function begin(answers: { me?: RoomSelf | undefined; fail?: Error } = {}) {
   const failures: unknown[] = [];
   const endings: Ending[] = [];
   const lists: ((items: string[]) => void)[] = [];
+  let clears = 0;
   const ask = async <T>(what: string, value: T): Promise<T> => {
     did.push(what);
     if (answers.fail) throw answers.fail;
@@ -85,7 +86,7 @@ function begin(answers: { me?: RoomSelf | undefined; fail?: Error } = {}) {
   };
   const membership = { room: settings, ...(me && { me }) };
   const items = (ids: string[]) => ({ items: ids.map((id) => ({ id }) as RoomItem) });
-  const scene = { ...membership, playback: {} as Playback, playlist: items(["a"]), danmaku: [] };
+  const scene = { ...membership, playback: {} as Playback, playlist: items(["a"]), danmaku: answers.danmaku ?? [] };
   const room = new OpenRoom(
     "cinema",
     {
@@ -103,9 +104,9 @@ function begin(answers: { me?: RoomSelf | undefined; fail?: Error } = {}) {
     room: (_, may) => void did.push(`control ${may}`),
     items: () => {},
     playback: () => "a",
-    danmaku: () => {},
-    clear: () => void did.push("clear"),
-    clears: () => 0,
+    danmaku: ({ text }) => void did.push(`fly ${text}`),
+    clear: () => void clears++,
+    clears: () => clears,
   };
   return { room, did, failures, endings, lists };
 }
@@ -189,4 +190,44 @@ test("only the caller's own end and the room's end close the room", async () => 
   assert.deepEqual(endings, []);
   room.event(event("room.gone", { room: "cinema", user: "ada", why: "kicked", version: 2 }));
   assert.deepEqual(endings, ["kicked"]);
+});
+
+test("events during a load are newer than its response", async () => {
+  const { room, did, lists } = begin({ danmaku: [{ text: "Spoiler" } as Danmaku] });
+  const loading = room.load("all");
+  room.event(event("room.playlist", {}));
+  room.event(event("room.danmaku_cleared", {}));
+  room.event(event("room.member", { ...member("ada", "admin", 5), may: [] }));
+  lists[0]!(["new"]);
+  await loading;
+  assert.deepEqual(
+    room.items.value.map(({ id }) => id),
+    ["new"],
+  );
+  assert.equal(did.includes("fly Spoiler"), false);
+});
+
+test("the caller's state from an event during a load is newer", async () => {
+  const { room } = begin();
+  await room.load("all");
+  const loading = room.load("room");
+  room.event(event("room.member", { ...member("ada", "admin", 5), may: [] }));
+  await loading;
+  assert.equal(room.may("control"), false);
+});
+
+test("an event loads only the data that it changed", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const { room, did } = begin();
+  const loads = () => did.splice(0).filter((what) => !what.startsWith("control"));
+  await room.load("all");
+  loads();
+  room.event(event("room.viewers", { viewers: 2 }));
+  mock.timers.tick(10_000);
+  assert.deepEqual(loads(), [], "the viewers are not shown");
+  room.event(event("room.changed", {}));
+  mock.timers.tick(10_000);
+  assert.deepEqual(loads(), ["room"]);
+  room.close();
+  mock.timers.reset();
 });
