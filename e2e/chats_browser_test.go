@@ -395,80 +395,6 @@ func (p *tab) drafts(with *tab, want string) {
 	}, 100))`, want, with.id()))
 }
 
-// The line breaks while a message leaves the field. Its stored draft is deleted anyway.
-func TestADraftEndsWithItsMessageThoughTheLineBreaks(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t, "--limits=false")
-	ada.write("Shall we?")
-	bob.hears("Shall we?")
-	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
-		const real = WebSocket.prototype.send;
-		window.breaks = false;
-		WebSocket.prototype.send = function (frame) {
-			if (!breaks || !String(frame).includes("chats.update")) return real.call(this, frame);
-			breaks = false;
-			this.close();
-		};
-	})()`))
-	bob.typ("[name=message]", "Yes, at eight.")
-	bob.drafts(ada, "Yes, at eight.")
-	bob.do(chromedp.Evaluate[chromedp.Void](`breaks = true`))
-	bob.enter()
-	ada.hears("Shall we?", "Yes, at eight.")
-	bob.drafts(ada, "")
-	bob.do(chromedp.Reload())
-	bob.hears("Shall we?", "Yes, at eight.")
-	bob.until("an empty field", `document.querySelector("[name=message]").value === ""`)
-}
-
-// The page is closed before its line works again. The draft is deleted with its message anyway.
-func TestADraftEndsWithItsMessageThoughThePageWasClosed(t *testing.T) {
-	t.Parallel()
-	ada, bob, l := twoFriends(t, "--limits=false")
-	ada.write("Shall we?")
-	bob.hears("Shall we?")
-	bob.typ("[name=message]", "Yes, at eight.")
-	bob.drafts(ada, "Yes, at eight.")
-	l.cut()
-	bob.says(".room-note", "There is no connection")
-	bob.enter()
-	bob.until("what waits", `document.querySelectorAll(".message.sending").length === 1`)
-	bob.do(chromedp.Navigate("about:blank"))
-	l.mend()
-	bob.do(chromedp.Navigate(l.url() + "/#/chats"))
-	ada.hears("Shall we?", "Yes, at eight.")
-	bob.drafts(ada, "")
-	bob.visit("#/chats/" + ada.id())
-	bob.hears("Shall we?", "Yes, at eight.")
-	bob.until("an empty field", `document.querySelector("[name=message]").value === ""`)
-}
-
-// The line breaks while a chat is opened at a message. The page shows the newest messages.
-func TestAChatThatIsOpenedAtAMessageIsShownThoughTheLineBreaks(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t, "--limits=false")
-	for i := 1; i <= 60; i++ { // so many that the first page does not have the first message
-		ada.ask("POST", "/v1/chats/u:"+bob.id()+"/messages", fmt.Sprintf(`{"client_id":"%d","kind":"text","text":"number %d."}`, i, i))
-	}
-	bob.says(".stream", "number 60.")
-	bob.visit("#/chats")
-	bob.until("no chat that is open", `document.querySelector(".none-open") !== null`)
-	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
-		const real = WebSocket.prototype.send;
-		window.broken = false;
-		WebSocket.prototype.send = function (frame) {
-			if (broken || !String(frame).includes('"around"')) return real.call(this, frame);
-			broken = true;
-			this.close();
-		};
-	})()`))
-	bob.visit("#/chats/" + ada.id() + "/1")
-	bob.until("the end of the line", "broken")
-	bob.says(".stream", "number 60.")
-	ada.write("Shall we?")
-	bob.says(".stream", "Shall we?")
-}
-
 // While a line is cut, both users continue to write. Afterwards both have all messages once, in the same order.
 func TestAChatIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	t.Parallel()
@@ -512,17 +438,37 @@ func TestAChatIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 		}
 	}
 
-	// Waiting messages survive a reload of the page.
+	// A group that is opened without a line is whole later: its pinned message and its members appear.
+	group := ada.group("Rowing", bob)
+	ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"At eight."}`)
+	ada.ask("PUT", "/v1/chats/g:"+group+"/pins/2", "")
+	second.says(".chats-side", "Rowing")
+	l.cut()
+	second.visit("#/chats/g:" + group)
+	second.until("the end of the first questions", `document.querySelector(".room .empty")?.checkVisibility()`)
+	l.mend()
+	second.says(".strip.pins", "At eight.")
+	second.typ("[name=message]", "@")
+	// The list appears when the user types, and the members may be loaded later.
+	second.until("Ada among the members", `document.querySelector("[name=message]").dispatchEvent(new Event("input")) &&
+		document.querySelector(".mention-list").textContent.includes("Ada")`)
+	second.do(chromedp.Navigate("about:blank"))
+
+	// A message that waits survives the end of the page, and ends its stored draft.
+	bob.typ("[name=message]", "from a page that was closed")
+	bob.drafts(ada, "from a page that was closed")
 	l.cut()
 	bob.says(".room-note", "There is no connection")
-	bob.write("from a page that was closed")
+	bob.enter()
 	bob.until("what waits", `document.querySelectorAll(".message.sending").length === 1`)
 	bob.do(chromedp.Navigate("about:blank"))
-	second.do(chromedp.Navigate("about:blank"))
 	l.mend()
-	bob.do(chromedp.Navigate(l.url() + "/#/chats/" + ada.id()))
+	bob.do(chromedp.Navigate(l.url() + "/#/chats"))
 	ada.until("the message", `document.querySelector(".message:last-of-type .said").textContent === "from a page that was closed"`)
+	bob.drafts(ada, "")
+	bob.visit("#/chats/" + ada.id())
 	bob.hears(ada.messages()...)
+	bob.until("an empty field", `document.querySelector("[name=message]").value === ""`)
 }
 
 // messages returns the texts of the messages in the open chat.

@@ -1,18 +1,13 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
-	"image"
-	"image/png"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -53,11 +48,13 @@ func (p *tab) doesTo(name string, doings ...string) {
 	}
 }
 
-// Three users use all functions of a group, in three browsers.
+// Three users use all functions of a group, in three browsers. The clock of the owner's device is three hours slow.
 func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	t.Parallel()
 	url := serve(t)
-	ada := browse(t, url+"/")
+	ada := browse(t, "about:blank")
+	ada.runs(`((real) => (Date.now = () => real() - 3 * 3600_000))(Date.now)`)
+	ada.do(chromedp.Navigate(url + "/"))
 	ada.signUp("ada@example.com", "Ada", "correct horse")
 	bob := ada.stranger(url + "/")
 	bob.signUp("bob@example.com", "Bob", "battery staple")
@@ -244,10 +241,14 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	bob.lacks(".chat-row")
 }
 
-// A group's chat, its panel and its dialogs are legible in light and in dark, and fit a phone and a desktop.
+// A group has a picture, a card, and more members than the page loads. Its chat, its panel and its dialogs are legible
+// in light and in dark, and fit a phone and a desktop.
 func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
 	t.Parallel()
-	url := serve(t)
+	file := "sqlite:" + filepath.Join(t.TempDir(), "stoa.db")
+	db := sqldbtest.Open(t, sqldb.Config{URL: file})
+	persons := enrol(t, db, rand.New(rand.NewPCG(1, 1)), 260)
+	url := serve(t, "--sql", file)
 	ada := browse(t, url+"/")
 	ada.signUp("ada@example.com", "Ada", "correct horse")
 	bob := ada.stranger(url + "/")
@@ -291,6 +292,27 @@ func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
 		ada.lacks("dialog")
 	}
 
+	// A picture and a card.
+	ada.button("Settings of the group")
+	ada.chooses("dialog input[type=file]", drawing(t, 400, 300))
+	ada.legible("the chosen picture of a group")
+	ada.button("Use this picture")
+	ada.says("dialog .saved", "Your picture is changed.")
+	bob.until("the picture", `document.querySelector(".room-head img.group")?.naturalWidth > 0`)
+	ada.button("Remove the group's picture")
+	bob.until("no picture", `document.querySelector(".room-head img.group") === null`)
+	ada.key(kb.Escape)
+	ada.lacks("dialog")
+
+	bob.button("About this group")
+	bob.button("Card of the group")
+	bob.until("the code", `document.querySelector("dialog .qr path:last-child")?.getAttribute("d").length > 100`)
+	bob.until("the link", `document.querySelector("dialog .link-text").value.includes("/#/join/")`)
+	bob.fits("the card of a group")
+	bob.legible("the card of a group")
+	link := evaluated[string](bob, `document.querySelector("dialog .link-text").value`)
+	ada.stranger(link).says("main", "an invitation to a group")
+
 	// Escape leaves the panel and returns to its button. On a window of the size of a phone, the panel is the only view.
 	ada.do(chromedp.EmulateViewport(360, 800))
 	ada.do(chromedp.Focus(chromedp.CSS(".panel h2")))
@@ -307,6 +329,30 @@ func TestGroupsAreLegibleInLightAndDark(t *testing.T) {
 	ada.says(".door", "You are in this group.")
 	ada.fits("the door")
 	ada.legible("the door")
+
+	// The server finds members of a group that is too large for the page to load all of them.
+	chorus := ada.group("Chorus")
+	now := time.Now().UnixMilli()
+	var members []any
+	for i, who := range persons {
+		members = append(members, chorus, who.id, 0, "", 0, now+int64(i), ada.id(), "", 0, 0, 0, 1000+i, 0)
+	}
+	insert(t, db, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, "+
+		"own_version, version, gone) VALUES ", 13, members)
+	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE chat_groups SET members = ?, version = ? WHERE id = ?", len(persons)+1, 2000,
+		chorus); err != nil {
+		t.Fatal(err)
+	}
+	ada.do(chromedp.Navigate(url + "/#/chats/g:" + chorus))
+	ada.button("About this group")
+	last := persons[len(persons)-1].id
+	ada.until("a page of members, and no more", `document.querySelectorAll(".members li").length === 200`)
+	ada.lacks(".members [data-user='" + last + "']")
+	ada.typ(".panel [type=search]", last)
+	ada.until("the member whom the server has found", fmt.Sprintf(`[...document.querySelectorAll(".members li")].map((li) => li.dataset.user).join() === %q`, last))
+	ada.fill(".panel [type=search]", "nobody is called so")
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".panel [type=search]").dispatchEvent(new Event("input"))`))
+	ada.says(".panel [role=status]:not([hidden])", "No member")
 }
 
 // If the user wants it, the page shows notifications of messages and requests while it is hidden.
@@ -343,176 +389,13 @@ func TestTheBrowserNotifiesWhileNobodyLooks(t *testing.T) {
 	bob.until("the mention alone", `notified.slice(2).map((n) => n.body).join() === "Ada: to @Bob"`)
 	bob.do(chromedp.Evaluate[chromedp.Void](`notified[0].at.onclick()`))
 	bob.says(".room-who h2", "Ada")
-}
 
-// A group gets a picture and shows its card.
-func TestAGroupHasAPictureAndACardInTheBrowser(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t)
-	group := ada.group("Rowing", bob)
-	ada.visit("#/chats/g:" + group)
-	bob.visit("#/chats/g:" + group)
-	bob.says(".room-who h2", "Rowing")
-	ada.button("About this group")
-	ada.button("Settings of the group")
-	file := filepath.Join(t.TempDir(), "boat.png")
-	var drawn bytes.Buffer
-	if err := png.Encode(&drawn, image.NewRGBA(image.Rect(0, 0, 400, 300))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, drawn.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ada.chooses("dialog input[type=file]", file)
-	ada.legible("the chosen picture of a group")
-	ada.button("Use this picture")
-	ada.says("dialog .saved", "Your picture is changed.")
-	bob.until("the picture", `document.querySelector(".room-head img.group")?.naturalWidth > 0`)
-	ada.button("Remove the group's picture")
-	bob.until("no picture", `document.querySelector(".room-head img.group") === null`)
-	ada.button("Cancel")
-
-	bob.button("About this group")
-	bob.button("Card of the group")
-	bob.until("the code", `document.querySelector("dialog .qr path:last-child")?.getAttribute("d").length > 100`)
-	bob.until("the link", `document.querySelector("dialog .link-text").value.includes("/#/join/")`)
-	bob.fits("the card of a group")
-	bob.legible("the card of a group")
-	link := evaluated[string](bob, `document.querySelector("dialog .link-text").value`)
-	eve := ada.stranger(link)
-	eve.says("main", "an invitation to a group")
-}
-
-// The server finds members of a group that is too large for the page to load all of them.
-func TestMembersOfALargeGroupAreFoundInTheBrowser(t *testing.T) {
-	t.Parallel()
-	file := "sqlite:" + filepath.Join(t.TempDir(), "stoa.db")
-	db := sqldbtest.Open(t, sqldb.Config{URL: file})
-	persons := enrol(t, db, rand.New(rand.NewPCG(1, 1)), 260)
-	url := serve(t, "--sql", file)
-	p := browse(t, url+"/healthz")
-	p.logIn(persons[0], "UTC", url+"/")
-	p.says("nav", "Log out")
-	group := p.group("Chorus")
-	now := time.Now().UnixMilli()
-	var members []any
-	for i, who := range persons[1:] {
-		members = append(members, group, who.id, 0, "", 0, now+int64(i), persons[0].id, "", 0, 0, 0, 1000+i, 0)
-	}
-	insert(t, db, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, "+
-		"own_version, version, gone) VALUES ", 13, members)
-	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE chat_groups SET members = ?, version = ? WHERE id = ?", len(persons), 2000,
-		group); err != nil {
-		t.Fatal(err)
-	}
-	p.do(chromedp.Navigate(url + "/#/chats/g:" + group))
-	p.button("About this group")
-	last := persons[len(persons)-1].id
-	p.until("a page of members, and no more", `document.querySelectorAll(".members li").length === 200`)
-	p.lacks(".members [data-user='" + last + "']")
-	p.typ(".panel [type=search]", last)
-	p.until("the member whom the server has found", fmt.Sprintf(`[...document.querySelectorAll(".members li")].map((li) => li.dataset.user).join() === %q`, last))
-	p.fill(".panel [type=search]", "nobody is called so")
-	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".panel [type=search]").dispatchEvent(new Event("input"))`))
-	p.says(".panel [role=status]:not([hidden])", "No member")
-}
-
-// slowsReplies is JavaScript that delays the next socket reply whose call contains the text window.slowReply, until
-// window.late is called.
-const slowsReplies = `(() => {
-	const Real = WebSocket;
-	window.slowReply = "";
-	window.WebSocket = class extends Real {
-		set onmessage(on) {
-			super.onmessage = (e) => {
-				if (slowReply === "" || !e.data.includes('"rpc"') || !e.data.includes(slowReply)) return on(e);
-				slowReply = "";
-				window.late = () => on(e);
-			};
-		}
-	};
-})()`
-
-// The clock of an admin's device is three hours slow.
-func TestWhoIsMutedForAnHourIsMutedByTheServersClock(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t, "--limits=false")
-	group := ada.group("Rowing", bob)
-	if _, err := chromedp.Call(ada.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `(() => {
-		const real = Date.now;
-		Date.now = () => real() - 3 * 3600_000;
-	})()`}); err != nil {
-		t.Fatal(err)
-	}
-	ada.do(chromedp.Reload())
-	ada.visit("#/chats/g:" + group)
-	bob.visit("#/chats/g:" + group)
-	bob.says(".room-who h2", "Rowing")
-	ada.button("About this group")
-	ada.doesTo("Bob", "Mute for an hour")
-	bob.until("silence", `document.querySelector("[name=message]").disabled`)
-	ada.says(".members [data-user='"+bob.id()+"']", "muted")
-}
-
-// A group's chat is opened while the line is cut. Its pinned message and its members appear when the line works again.
-func TestAGroupThatIsOpenedWithoutALineIsWholeLater(t *testing.T) {
-	t.Parallel()
-	ada, bob, line := twoFriends(t, "--limits=false")
-	group := ada.group("Rowing", bob)
-	ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"At eight."}`)
-	ada.ask("PUT", "/v1/chats/g:"+group+"/pins/2", "")
-	bob.visit("#/chats")
-	bob.says(".chats-side", "Rowing")
-	line.cut()
-	bob.visit("#/chats/g:" + group)
-	bob.until("the end of the first questions", `document.querySelector(".room .empty")?.checkVisibility()`)
-	line.mend()
-	bob.says(".strip.pins", "At eight.")
-	bob.typ("[name=message]", "@")
-	// The list appears when the user types, and the members may be loaded later.
-	bob.until("Ada among the members", `document.querySelector("[name=message]").dispatchEvent(new Event("input")) &&
-		document.querySelector(".mention-list").textContent.includes("Ada")`)
-}
-
-// The page requests the state of a group, and the state changes before the response.
-func TestAGroupIsShownAsItWasChangedLast(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t, "--limits=false")
-	for _, p := range []*tab{ada, bob} {
-		if _, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument,
-			page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsReplies}); err != nil {
-			t.Fatal(err)
-		}
-		p.do(chromedp.Reload())
-	}
-	// stays checks that an element of a page has a text before the late reply and after it.
-	stays := func(p *tab, group, css, want string) {
-		t.Helper()
-		p.says(css, want)
-		p.do(chromedp.Evaluate[chromedp.Void](`late()`))
-		ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"Do you see it?"}`)
-		p.says(".stream", "Do you see it?") // the page draws both together
-		if got := p.text(css); !strings.Contains(got, want) {
-			t.Errorf("%s says %q, want %q", css, got, want)
-		}
-	}
-
-	group := ada.group("Zero", bob)
-	bob.visit("#/chats/g:" + group)
-	bob.says(".room-who h2", "Zero")
-	bob.button("About this group")
-	bob.until("both members", `document.querySelectorAll(".members li").length === 2`)
-	bob.do(chromedp.Evaluate[chromedp.Void](`window.late = undefined; slowReply = '"changed"'`))
-	ada.ask("PATCH", "/v1/groups/"+group, `{"name":"One"}`)
-	bob.until("a reply that is late", "late")
-	ada.ask("PATCH", "/v1/groups/"+group, `{"name":"Two"}`)
-	stays(bob, group, ".room-who h2", "Two")
-
-	closed := ada.group("Closed")
-	ada.ask("PATCH", "/v1/groups/"+closed, `{"joins":"asking"}`)
-	ada.do(chromedp.Evaluate[chromedp.Void](`window.late = undefined; slowReply = '"requests":['`))
-	ada.visit("#/chats/g:" + closed)
-	ada.until("a reply that is late", "late")
-	bob.ask("POST", "/v1/groups/"+closed+"/requests", `{}`)
-	stays(ada, closed, "[data-requests]", "1")
+	// A log-out does not reach the server, which would continue to send pushes to the device.
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		Object.defineProperty(navigator, "serviceWorker", { value: { getRegistration: async () => ({ pushManager: { getSubscription: async () => ({ unsubscribe: async () => (window.unsubscribed = true) }) } }) } });
+		window.fetch = () => Promise.reject(new TypeError("away"));
+	})()`))
+	bob.button("Log out")
+	bob.says(".banner", "logged out here")
+	bob.until("the end of the subscription", `window.unsubscribed === true`)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -27,6 +28,20 @@ func TestThePageSpeaksChinese(t *testing.T) {
 	url := serve(t)
 	p := browse(t, url+"/")
 	p.says(".pitch h1", "A social backend")
+	// The texts of a language are in a separate file; the page works without it.
+	bare := p.stranger(url + "/")
+	bare.says(".pitch h1", "A social backend")
+	if _, err := chromedp.Call(bare.ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(bare.ctx, network.SetBlockedURLs,
+		network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{{URLPattern: "*://*:*/assets/zh-*", Block: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	bare.button("中文")
+	bare.until("the other language", `localStorage.getItem("stoa.language") === "zh"`)
+	bare.says(".pitch h1", "A social backend")
+
 	p.fits("the start in English")
 	p.tabTo("中文")
 	p.key(kb.Enter)
@@ -83,7 +98,6 @@ func TestThePageSpeaksChinese(t *testing.T) {
 	p.says("nav", "Log out")
 }
 
-// A page that is opened while the server is unavailable shows that, and the user can retry.
 func TestPage_FollowsSignInByTheApp(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--accounts-sign-in", "jwt", "--jwt-secret", strings.Repeat("s", 32), "--jwt-issuer", "https://app.example.org",
@@ -92,34 +106,6 @@ func TestPage_FollowsSignInByTheApp(t *testing.T) {
 	p.says(".auth", "Sign in with the app that uses this server.")
 	p.lacks("[name=email]")
 	p.stranger(url+"/welcome").says("h1", "There is nothing at this path.")
-}
-
-func TestAServerThatIsAwayIsSeenAndAskedAgain(t *testing.T) {
-	t.Parallel()
-	url := serve(t)
-	p := browse(t, url+"/")
-	p.signUp("ada@example.com", "Ada", "correct horse")
-	p.says(".live", "Live")
-	green, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`getComputedStyle(document.querySelector(".live"), "::before").backgroundColor`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.do(chromedp.Evaluate[chromedp.Void](`(() => {
-		window.reach = fetch;
-		window.fetch = () => Promise.reject(new TypeError("away"));
-		window.dispatchEvent(new HashChangeEvent("hashchange"));
-	})()`))
-	p.says("#checkin", "No answer")
-	p.says(".left", "cannot be reached")
-	p.visit("#/friends")
-	p.says("[aria-labelledby=list-title]", "Your friends could not be read")
-	p.do(chromedp.Evaluate[chromedp.Void]("void (window.fetch = window.reach)"))
-	p.button("Try again")
-	p.says("[aria-labelledby=list-title]", "Nobody yet")
-
-	// The dot is green only while the stream is open.
-	p.do(chromedp.Evaluate[chromedp.Void](`void (document.querySelector(".live").dataset.state = "connecting")`))
-	p.until("another colour", fmt.Sprintf(`getComputedStyle(document.querySelector(".live"), "::before").backgroundColor !== %q`, green))
 }
 
 var pictures = flag.String("pictures", "", "write what the README shows into this folder, which needs fonts for Chinese and emoji")

@@ -6,11 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -252,9 +250,11 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.key(kb.Enter)
 	bob.opens("chat")
 	bob.says(".said-list", "Ada Popcorn?")
-	guest := ada.stranger(link)
+	line := lineTo(t, link[:strings.Index(link, "/#")])
+	guest := ada.stranger(line.url() + link[strings.Index(link, "/#"):])
 	guest.says(".door h2", "Film night")
 	guest.typ("[name=guest_name]", "Visitor")
+	guest.do(chromedp.Evaluate[chromedp.Void](`((real) => void (Date.now = () => real() + 24 * 3600_000))(Date.now)`)) // fast clock
 	guest.button("Come in as a guest")
 	guest.says(".watch h1", "Film night")
 	guest.says(".said-list", "Popcorn?")
@@ -273,7 +273,12 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.shows("what he has begun", `!v.paused`)
 	ada.doesTo("Bob", "Mute for an hour")
 	bob.says(".watch-side", "You may not write here.")
+	// The guest's line is cut at that moment. When it works again, the page reports the removal.
+	line.cut()
+	guest.until("the end of the line", `document.querySelector(".watch .offline")?.checkVisibility()`)
 	ada.doesTo("Visitor", "Take out of the room", "Really take out")
+	ada.until("the members alone", `document.querySelectorAll(".watch-side .members li").length === 2`)
+	line.mend()
 	guest.says(".banner", "You were taken out of Film night.")
 	ada.doesTo("Bob", "Take out of the room", "Really take out")
 	bob.says(".banner", "You were taken out of Film night.")
@@ -281,210 +286,57 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.until("the owner alone", `document.querySelectorAll(".watch-side .members li").length === 1`)
 }
 
-// A guest is removed while the guest's line is cut. When it works again, the page reports that and shows the entrance.
-func TestAGuestWhoWasTakenOutMeanwhileIsTold(t *testing.T) {
-	t.Parallel()
-	url := serve(t, "--limits=false")
-	line := lineTo(t, url)
-	ada := browse(t, url+"/")
-	ada.signUp("ada@example.com", "Ada", "correct horse")
-	ada.visit("#/rooms")
-	ada.button("New room")
-	ada.typ("[name=room_name]", "Film night")
-	ada.fill("[name=access]", "open")
-	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("dialog [name=guests]").click()`))
-	ada.button("Make the room")
-	ada.says(".watch h1", "Film night")
-	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
-	guest := ada.stranger(line.url() + "/" + evaluated[string](ada, "location.hash"))
-	guest.typ("[name=guest_name]", "Visitor")
-	guest.do(chromedp.Evaluate[chromedp.Void](`((real) => void (Date.now = () => real() + 24 * 3600_000))(Date.now)`)) // fast clock
-	guest.button("Come in as a guest")
-	guest.says(".watch h1", "Film night")
-	ada.opens("people")
-	ada.says(".watch-side .members", "Visitor")
-	line.cut()
-	guest.until("the end of the line", `document.querySelector(".watch .offline")?.checkVisibility()`)
-	ada.doesTo("Visitor", "Take out of the room", "Really take out")
-	ada.until("the owner alone", `document.querySelectorAll(".watch-side .members li").length === 1`)
-	line.mend()
-	guest.says(".banner", "You were taken out of Film night.")
-	guest.says(".door", "Come in as a guest")
-}
-
-// slowsAnswers is JavaScript that delays the next response to a GET whose path ends with window.slow, until window.late
-// is called.
-const slowsAnswers = `(() => {
-	const real = window.fetch;
-	window.slow = "";
-	window.fetch = async (url, init) => {
-		const mine = slow !== "" && (init?.method ?? "GET") === "GET" && String(url).split("?")[0].endsWith(slow);
-		if (mine) slow = "";
-		const res = await real(url, init);
-		if (mine) await new Promise((go) => (window.late = go));
-		return res;
-	};
-})()`
-
-// Responses and events arrive in any order. In the end, the page shows the newest state.
-func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
-	t.Parallel()
-	ada, bob, line := twoFriends(t, "--limits=false")
-	ada.visit("#/rooms")
-	ada.button("New room")
-	ada.typ("[name=room_name]", "Room")
-	ada.fill("[name=access]", "open")
-	ada.button("Make the room")
-	ada.says(".watch h1", "Room")
-	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
-	hash := evaluated[string](ada, "location.hash")
-	room := "/v1/rooms/" + strings.TrimPrefix(hash, "#/rooms/")
-	bob.visit(hash)
-	bob.button("Come in")
-	bob.says(".watch h1", "Room")
-	bob.do(chromedp.Evaluate[chromedp.Void](slowsAnswers))
-	said := 0
-	// heard returns after bob has received all events so far.
-	heard := func() {
-		t.Helper()
-		said++
-		ada.ask("POST", room+"/chat", fmt.Sprintf(`{"text":"line %d."}`, said))
-		bob.says(".said-list", fmt.Sprintf("line %d.", said))
-	}
-	// late delays the response to the request that the first change causes until after the second change.
-	late := func(path string, first, second func()) {
-		t.Helper()
-		bob.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`window.late = undefined; slow = %q`, path)))
-		first()
-		bob.until("an answer that is late", "late")
-		second()
-		heard()
-		bob.do(chromedp.Evaluate[chromedp.Void](`late()`))
-		heard()
-	}
-	changes := func(body string) func() { return func() { ada.ask("PATCH", room, body) } }
-	adds := func(title string) func() {
-		return func() {
-			ada.ask("POST", room+"/playlist", fmt.Sprintf(`{"kind":"url","source":"https://example.org/film.mp4","title":%q}`, title))
-		}
-	}
-	mutes := func(d time.Duration) func() {
-		return func() {
-			ada.ask("PATCH", room+"/members/"+bob.id(), fmt.Sprintf(`{"muted_until":%q}`, time.Now().Add(d).UTC().Format(time.RFC3339)))
-		}
-	}
-
-	late(room, changes(`{"name":"One"}`), changes(`{"name":"Two"}`))
-	bob.says(".watch h1", "Two")
-
-	late("/playlist", adds("First"), adds("Second"))
-	bob.opens("list")
-	bob.says(".items", "Second")
-	comesBack := func() {
-		line.cut()
-		line.mend()
-	}
-	late("/scene", comesBack, adds("Third"))
-	bob.says(".items", "Third")
-
-	self := fmt.Sprintf(".watch-side .members [data-user=%q]", bob.id())
-	late("/members", func() { bob.opens("people") }, mutes(time.Hour))
-	bob.says(self, "muted")
-	bob.opens("chat")
-	bob.says(".watch-side", "You may not write here.")
-	late(room, changes(`{"name":"Five"}`), mutes(-time.Hour))
-	bob.says(".watch h1", "Five")
-	bob.until("a field to write in", `document.querySelector("[name=say]").checkVisibility()`)
-
-	// While he is cut off, more messages are sent than one page has.
-	line.cut()
-	for range 120 {
-		said++
-		ada.ask("POST", room+"/chat", fmt.Sprintf(`{"text":"line %d."}`, said))
-	}
-	line.mend()
-	bob.says(".said-list", fmt.Sprintf("line %d.", said))
-	bob.button("Show older messages")
-	bob.says(".said-list", "line 1.")
-	bob.until("each line in its place", `((all) => all.length > 120 && all.every((seq, i) => seq === i + 1))([...document.querySelectorAll(".said-list [data-seq]")].map((p) => Number(p.dataset.seq)))`)
-
-	// Danmaku in flight are not shown after all of them were cleared.
-	ada.ask("POST", room+"/danmaku", `{"text":"Spoiler","color":16777215}`)
-	if _, err := chromedp.Call(bob.ctx, page.AddScriptToEvaluateOnNewDocument,
-		page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsAnswers + `; slow = "/scene"`}); err != nil {
-		t.Fatal(err)
-	}
-	bob.do(chromedp.Reload())
-	bob.until("an answer that is late", "window.late")
-	ada.ask("DELETE", room+"/danmaku", "")
-	heard()
-	bob.do(chromedp.Evaluate[chromedp.Void](`late()`))
-	bob.says(".watch h1", "Five") // from the same response
-	if evaluated[bool](bob, `document.querySelector(".flying") !== null`) {
-		t.Error("a comment flies that was taken away")
-	}
-
-	// The same for notices.
-	bob.visit("#/notices")
-	bob.says("h1", "Notices")
-	bob.do(chromedp.Evaluate[chromedp.Void](`slow = "/notices"; window.late = undefined`))
-	ada.group("First group", bob)
-	bob.until("an answer that is late", "late")
-	ada.group("Second group", bob)
-	bob.says(".notices", "Second group")
-	bob.do(chromedp.Evaluate[chromedp.Void](`late()`))
-	bob.ask("GET", "/v1/notices", "")
-	bob.ask("GET", "/v1/notices", "")
-	bob.until("both", `["First group", "Second group"].every((name) => document.querySelector(".notices").textContent.includes(name))`)
-}
-
-// All viewers of a room receive a change at the same moment. Each requests only the changed data that it shows.
-func TestARoomAsksForNoMoreThanItHasTo(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t, "--limits=false")
-	ada.visit("#/rooms")
-	ada.button("New room")
-	ada.typ("[name=room_name]", "Room")
-	ada.fill("[name=access]", "open")
-	ada.button("Make the room")
-	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
-	hash := evaluated[string](ada, "location.hash")
-	bob.visit(hash)
-	bob.button("Come in")
-	bob.says("[data-viewers]", "2 viewers")
-	bob.do(chromedp.Evaluate[chromedp.Void](`((real) => {
-		window.asked = [];
-		window.fetch = (url, init) => (asked.push(String(url).split("?")[0].replace(/.*[/]rooms[/][^/]*/, "")), real(url, init));
-	})(fetch)`))
-
-	ada.visit("#/rooms")
-	bob.says("[data-viewers]", "1 viewer")
-	bob.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => (window.waited = true), 2500)`))
-	bob.until("the time after which it would have asked", "window.waited")
-	if n := evaluated[int](bob, `asked.length`); n != 0 {
-		t.Errorf("beside the chat it has asked %d times", n)
-	}
-	ada.ask("PATCH", "/v1/rooms/"+strings.TrimPrefix(hash, "#/rooms/"), `{"name":"Hall"}`)
-	bob.says(".watch h1", "Hall")
-	if got := evaluated[string](bob, `JSON.stringify(asked.splice(0))`); got != `[""]` {
-		t.Errorf("of a change of the room it has asked for %s", got)
-	}
-	bob.opens("people")
-	bob.until("who is there, once", `asked.toSorted().join() === "/members,/online"`)
-	ada.visit(hash)
-	bob.until("who has come", fmt.Sprintf(`document.querySelector('.members [data-user=%q].watches') !== null`, ada.id()))
-	if got := evaluated[string](bob, `asked.toSorted().join()`); got != "/members,/online,/online" {
-		t.Errorf("it has asked for %s", got)
-	}
-}
-
-// A player whose video failed to load, or whose link has expired, loads it as soon as it is available.
-func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
+// A room goes on after refusals and broken lines: its chat, its playlist, and a video whose link has expired.
+func TestARoomGoesOnAfterRefusalsInTheBrowser(t *testing.T) {
 	t.Parallel()
 	p := browse(t, serve(t, "--limits=false", "--files-link-for=10s")+"/")
 	p.signUp("ada@example.com", "Ada", "correct horse")
 	p.visit("#/rooms")
 	p.makesRoom("Film night")
+
+	// Text that is typed while a message is in flight stays. A message that could not be sent is inserted before it.
+	chat := "/v1/rooms/" + strings.TrimPrefix(p.location()[strings.Index(p.location(), "#"):], "#/rooms/") + "/chat"
+	say := func(want string) string {
+		return fmt.Sprintf(`document.querySelector("[name=say]").value === %q`, want)
+	}
+	p.holdsBack("POST", chat)
+	p.typ("[name=say]", "Hello")
+	p.key(kb.Enter)
+	p.until("the line on its way", "window.send !== undefined")
+	p.typ("[name=say]", "How are you")
+	p.do(chromedp.Evaluate[chromedp.Void]("send()"))
+	p.says(".room-chat", "Hello")
+	p.until("what was typed meanwhile", say("How are you"))
+	p.until("the first line's answer", `!document.querySelector(".room-chat form.say").ariaBusy`)
+	p.refusesOnce("POST", chat, http.StatusForbidden, "room.muted")
+	p.key(kb.Enter)
+	p.until("a refusal", "refused")
+	p.until("the line that was refused", say("How are you"))
+
+	// The server refuses the only player that can report the end of an item. The player reports it again, and the next
+	// item follows.
+	p.opens("list")
+	for n := 1; n <= 2; n++ {
+		p.button("Add the sample video")
+		p.until("the item", fmt.Sprintf(`document.querySelectorAll(".items li").length === %d`, n))
+	}
+	p.refusesOnce("POST", "/playback/ended", http.StatusServiceUnavailable, "room.state_away")
+	p.button("Put on Sample: one minute")
+	nearEnd := func() {
+		p.shows("the video, playing", `!v.paused && v.currentTime > 0`)
+		p.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = 58000; s.dispatchEvent(new Event("change")); })(document.querySelector(".seek"))`))
+	}
+	nearEnd()
+	p.until("a refusal", "refused")
+	p.until("the second item", `document.querySelectorAll(".items li")[1].matches("[aria-current=true]")`)
+	nearEnd()
+	p.says(".stage-note", "Nothing is on.")
+	p.button("Play") // the playlist restarts
+	p.until("the first item", `document.querySelectorAll(".items li")[0].matches("[aria-current=true]")`)
+
+	// A player whose video failed to load, or whose link has expired, loads it as soon as it is available.
+	p.visit("#/rooms")
+	p.makesRoom("Second night")
 	p.opens("list")
 	film, err := filepath.Abs("../web/public/sample.webm")
 	if err != nil {
@@ -545,34 +397,6 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	}
 }
 
-// The server refuses the only player that can report the end of an item. The player reports it again, and the next item
-// follows.
-func TestTheNextItemFollowsThoughItsPlayerIsRefusedInTheBrowser(t *testing.T) {
-	t.Parallel()
-	p := browse(t, serve(t, "--limits=false")+"/")
-	p.signUp("ada@example.com", "Ada", "correct horse")
-	p.visit("#/rooms")
-	p.makesRoom("Film night")
-	p.opens("list")
-	for n := 1; n <= 2; n++ {
-		p.button("Add the sample video")
-		p.until("the item", fmt.Sprintf(`document.querySelectorAll(".items li").length === %d`, n))
-	}
-	p.refusesOnce("POST", "/playback/ended", http.StatusServiceUnavailable, "room.state_away")
-	p.button("Put on Sample: one minute")
-	nearEnd := func() {
-		p.shows("the video, playing", `!v.paused && v.currentTime > 0`)
-		p.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = 58000; s.dispatchEvent(new Event("change")); })(document.querySelector(".seek"))`))
-	}
-	nearEnd()
-	p.until("a refusal", "refused")
-	p.until("the second item", `document.querySelectorAll(".items li")[1].matches("[aria-current=true]")`)
-	nearEnd()
-	p.says(".stage-note", "Nothing is on.")
-	p.button("Play") // the playlist restarts
-	p.until("the first item", `document.querySelectorAll(".items li")[0].matches("[aria-current=true]")`)
-}
-
 // A room with a password is found in the list. All of it is legible on a phone, in light and dark, by the keyboard and
 // in Chinese.
 func TestRoomsAreFoundAndLegible(t *testing.T) {
@@ -612,7 +436,12 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	bob.says("[data-list=public]", "asks for a password")
 	bob.fits("the list of rooms")
 	bob.legible("the list of rooms")
+	// A room that cannot be loaded shows an error, and is loaded at the next try.
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => { window.reach = fetch; window.fetch = () => Promise.reject(new TypeError("away")); })()`))
 	bob.click("[data-list=public] a")
+	bob.says("main", "cannot be reached")
+	bob.do(chromedp.Evaluate[chromedp.Void](`void (window.fetch = reach)`))
+	bob.button("Try again")
 	bob.typ("[name=password]", "winter")
 	bob.button("Come in")
 	bob.until("the refusal", `(document.querySelector(".form-fault")?.textContent ?? "") !== ""`)
@@ -645,44 +474,4 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	ada.says(".items-add", "添加示例视频")
 	ada.do(chromedp.EmulateViewport(360, 780))
 	ada.until("a phone in Chinese", "document.documentElement.scrollWidth <= innerWidth")
-}
-
-// Text that is typed while a message is in flight stays. A message that could not be sent is inserted before it.
-func TestWhatIsTypedInARoomMeanwhileStays(t *testing.T) {
-	t.Parallel()
-	p := browse(t, serve(t, "--limits=false")+"/")
-	p.signUp("ada@example.com", "Ada", "correct horse")
-	p.visit("#/rooms")
-	p.makesRoom("Film night")
-	chat := "/v1/rooms/" + strings.TrimPrefix(p.location()[strings.Index(p.location(), "#"):], "#/rooms/") + "/chat"
-	say := func(want string) string {
-		return fmt.Sprintf(`document.querySelector("[name=say]").value === %q`, want)
-	}
-	p.holdsBack("POST", chat)
-	p.typ("[name=say]", "Hello")
-	p.key(kb.Enter)
-	p.until("the line on its way", "window.send !== undefined")
-	p.typ("[name=say]", "How are you")
-	p.do(chromedp.Evaluate[chromedp.Void]("send()"))
-	p.says(".room-chat", "Hello")
-	p.until("what was typed meanwhile", say("How are you"))
-	p.until("the first line's answer", `!document.querySelector(".room-chat form.say").ariaBusy`)
-	p.refusesOnce("POST", chat, http.StatusForbidden, "room.muted")
-	p.key(kb.Enter)
-	p.until("a refusal", "refused")
-	p.until("the line that was refused", say("How are you"))
-}
-
-// A room that cannot be loaded shows an error, and is loaded at the next try.
-func TestARoomThatCouldNotBeReadIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	ada, bob := adaInTwoTabs(t)
-	ada.visit("#/rooms")
-	ada.makesRoom("Film night")
-	bob.do(chromedp.Evaluate[chromedp.Void](`(() => { window.reach = fetch; window.fetch = () => Promise.reject(new TypeError("away")); })()`))
-	bob.visit(ada.location()[strings.Index(ada.location(), "#"):])
-	bob.says("main", "cannot be reached")
-	bob.do(chromedp.Evaluate[chromedp.Void](`void (window.fetch = reach)`))
-	bob.button("Try again")
-	bob.says(".watch h1", "Film night")
 }

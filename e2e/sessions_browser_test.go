@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
 
@@ -50,118 +49,11 @@ func (p *tab) refusesOnce(method, path string, status int, code string) {
 	})()`, method, path, code, status)))
 }
 
-// adaInTwoTabs returns two tabs of a browser after Ada has registered.
-func adaInTwoTabs(t *testing.T) (p, other *tab) {
-	p = browse(t, serve(t, "--limits=false")+"/")
-	p.signUp("ada@example.com", "Ada", "correct horse")
-	p.says("[data-streak]", "0")
-	other = p.open(p.location())
-	other.says("[data-streak]", "0")
-	return p, other
-}
-
-// sendsAfterBobLoggedIn sends Ada's request that [tab.holdsBack] delays after Bob has logged in.
-func (p *tab) sendsAfterBobLoggedIn(other *tab) {
-	p.t.Helper()
-	other.button("Log out")
-	other.signUp("bob@example.com", "Bob", "battery staple")
-	p.says(".home h1", "Bob")
-	p.do(chromedp.Evaluate[chromedp.Void](`send()`))
-	p.until("the answer", "statuses.length > 0")
-}
-
-// leavesBobLoggedIn is sendsAfterBobLoggedIn for a request whose response must not affect Bob.
-func (p *tab) leavesBobLoggedIn(other *tab) {
-	p.t.Helper()
-	p.sendsAfterBobLoggedIn(other)
-	p.settles()
-	if !evaluated[bool](p, `localStorage.getItem("stoa.session") !== null`) {
-		p.t.Error("Bob was logged out by what Ada did")
-	}
-	other.says(".home h1", "Bob")
-}
-
 // settles gives the page time to process the last response: it waits for responses to some other requests.
 func (p *tab) settles() {
 	p.t.Helper()
 	p.do(chromedp.Evaluate[chromedp.Void](`(async () => { for (let i = 0; i < 5; i++) await (await fetch("/healthz")).text(); })()`,
 		chromedp.EvalAwaitPromise))
-}
-
-// Ada logs out over a slow connection, and again in another tab. Bob logs in there before the first try gets a
-// response.
-func TestALogOutThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
-	t.Parallel()
-	p, other := adaInTwoTabs(t)
-	p.holdsBack("POST", "/v1/auth/logout")
-	p.button("Log out")
-	p.until("the request", "window.send")
-	p.leavesBobLoggedIn(other)
-}
-
-// Ada checks in over a slow connection. In another tab she logs out, and Bob logs in, before her second try is refused.
-func TestARequestThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
-	t.Parallel()
-	p, other := adaInTwoTabs(t)
-	p.holdsBack("POST", "/v1/checkin")
-	p.refusesOnce("POST", "/v1/checkin", http.StatusUnauthorized, "auth.token_invalid")
-	p.click("#checkin")
-	p.until("the second try", "window.send")
-	p.leavesBobLoggedIn(other)
-}
-
-// Ada sends a file over a slow connection. She logs out, and Bob logs in before the server has responded.
-func TestAFileOfOneUserIsNotUploadedByTheNext(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t, "--limits=false")
-	file := filepath.Join(t.TempDir(), "plan.txt")
-	if err := os.WriteFile(file, []byte("We begin at eight."), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ada.holdsBack("POST", "/v1/transfers")
-	ada.chooses(".writing input[type=file]", file)
-	ada.until("the request", "window.send")
-	ada.button("Log out")
-	ada.says(".banner", "logged out")
-	ada.signUp("carol@example.com", "Carol", "staple battery")
-	ada.do(chromedp.Evaluate[chromedp.Void](`send()`))
-	ada.until("the answer", "statuses.length > 0")
-	ada.settles()
-	if got := evaluated[string](ada, "statuses.join()"); got != "401" {
-		t.Errorf("Ada's file was answered with %s, want 401 and no second try", got)
-	}
-	bob.lacks(".stored")
-}
-
-// The token expires in the middle of an upload, while the server cannot be reached.
-func TestAFileGoesOnWhoseTokenCouldNotBeRenewedAtOnce(t *testing.T) {
-	t.Parallel()
-	ada, bob, _ := twoFriends(t, "--limits=false")
-	file := filepath.Join(t.TempDir(), "plan.txt")
-	if err := os.WriteFile(file, []byte("We begin at eight."), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
-		const real = window.fetch;
-		window.did = [];
-		window.fetch = async (url, init) => {
-			const { pathname } = new URL(url, location);
-			if (pathname === "/v1/transfers" && did.length === 0) {
-				did.push("expired");
-				return new Response(JSON.stringify({ code: "auth.token_invalid" }), { status: 401, headers: { "Content-Type": "application/problem+json" } });
-			}
-			if (pathname === "/v1/auth/refresh" && did.length === 1) {
-				did.push("cut");
-				throw new TypeError("The line is cut.");
-			}
-			return real(url, init);
-		};
-	})()`))
-	ada.chooses(".writing input[type=file]", file)
-	bob.says(".stored", "plan.txt")
-	if got := evaluated[string](ada, "did.join()"); got != "expired,cut" {
-		t.Errorf("what happened on the way is %q", got)
-	}
 }
 
 // proxyTo forwards requests to a server with their original host.
@@ -221,39 +113,6 @@ func upgraded(t *testing.T, server, gone string) (at string, newer *atomic.Bool)
 	return front.URL, newer
 }
 
-func TestAPageOfBeforeAnUpgradeIsLoadedAnewForAView(t *testing.T) {
-	t.Parallel()
-	at, newer := upgraded(t, serve(t), "notices-")
-	p := browse(t, at+"/")
-	p.signUp("ada@example.com", "Ada", "correct horse")
-	p.says(".live", "Live")
-	newer.Store(true)
-	p.visit("#/notices")
-	p.button("Try again")
-	p.says("main h1", "Notices")
-}
-
-func TestAPageOfBeforeAnUpgradeIsLoadedAnewForTheConnection(t *testing.T) {
-	t.Parallel()
-	at, newer := upgraded(t, serve(t), "live-")
-	p := browse(t, at+"/")
-	p.until("the form to sign up", `document.querySelector("[name=email]") !== null`)
-	newer.Store(true)
-	p.signUp("ada@example.com", "Ada", "correct horse")
-	p.says(".live", "Live")
-}
-
-func TestAPageOfBeforeAnUpgradeIsLoadedAnewInABrowserThatKeepsNothing(t *testing.T) {
-	t.Parallel()
-	at, newer := upgraded(t, serve(t), "view-")
-	p := keepsNothing(t, at+"/")
-	p.says(".pitch h1", "A social backend")
-	newer.Store(true)
-	p.visit("#/rooms")
-	p.button("Try again")
-	p.until("the newer page", `document.querySelector("script[type=module]")?.src.includes("/assets/index-newer-")`)
-}
-
 // failsOnce is a proxy in front of a server. Its first response for an asset whose name begins with name is a script
 // that fails.
 func failsOnce(t *testing.T, server, name string) string {
@@ -272,49 +131,143 @@ func failsOnce(t *testing.T, server, name string) string {
 	return front.URL
 }
 
-// A browser does not request a module again that has failed once. Older browsers do not even retry a module that failed
-// to load.
-func TestAPartOfThePageThatFailedOnceComes(t *testing.T) {
+// Bob uses one browser in several tabs, each with a request in flight. He logs out in another tab, and Carol logs in
+// there. The requests do not run in her name, and do not log her out. She sees the pictures of her own chats.
+func TestWhatOneUserWantedIsNotDoneInTheNameOfTheNext(t *testing.T) {
 	t.Parallel()
-	p := browse(t, failsOnce(t, serve(t), "live-")+"/")
-	p.signUp("ada@example.com", "Ada", "correct horse")
-	p.says(".live", "Live")
+	ada, bob, line := twoFriends(t, "--limits=false")
+	shown := func(shape string) string {
+		return `((img) => img?.naturalWidth > 0 && ` + shape + `)(document.querySelector("img.shot"))`
+	}
+	ada.chooses(".writing input[type=file]", drawing(t, 900, 600))
+	bob.until("Bob's picture", shown(`img.naturalWidth > img.naturalHeight`))
+	friend := bob.location()
 
-	other := p.stranger(failsOnce(t, serve(t), "notices-") + "/")
-	other.signUp("bob@example.com", "Bob", "battery staple")
-	other.visit("#/notices")
-	other.button("Try again")
-	other.says("main h1", "Notices")
-}
-
-// The texts of a language are in a separate file; the page works without it.
-func TestAPageWithoutTheTextsOfItsLanguageIsEnglish(t *testing.T) {
-	t.Parallel()
-	p := browse(t, serve(t)+"/")
-	p.says(".pitch h1", "A social backend")
-	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
+	opens := func() *tab {
+		n := bob.open(line.url() + "/")
+		n.says("[data-streak]", "0")
+		return n
+	}
+	retries := opens() // its second try is late, because the token of the first one was refused
+	retries.holdsBack("POST", "/v1/checkin")
+	retries.refusesOnce("POST", "/v1/checkin", http.StatusUnauthorized, "auth.token_invalid")
+	retries.click("#checkin")
+	retries.until("the second try", "window.send")
+	checks := opens()
+	checks.holdsBack("POST", "/v1/checkin")
+	checks.click("#checkin")
+	checks.until("the request", "window.send")
+	leaves, other := opens(), opens()
+	leaves.holdsBack("POST", "/v1/auth/logout")
+	leaves.button("Log out")
+	leaves.until("the request", "window.send")
+	file := filepath.Join(t.TempDir(), "plan.txt")
+	if err := os.WriteFile(file, []byte("We begin at eight."), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chromedp.Call(p.ctx, network.SetBlockedURLs,
-		network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{{URLPattern: "*://*:*/assets/zh-*", Block: true}}}); err != nil {
-		t.Fatal(err)
+	bob.holdsBack("POST", "/v1/transfers")
+	bob.chooses(".writing input[type=file]", file)
+	bob.until("the request", "window.send")
+
+	other.button("Log out")
+	other.signUp("carol@example.com", "Carol", "staple battery")
+	for name, p := range map[string]*tab{"a check-in": checks, "its second try": retries, "a file": bob, "a log-out": leaves} {
+		p.do(chromedp.Evaluate[chromedp.Void](`send()`))
+		p.until("the answer to "+name, "statuses.length > 0")
+		p.settles()
+		if got := evaluated[string](p, "statuses.join()"); got != "401" && p != leaves {
+			t.Errorf("%s of Bob was answered with %s, want 401 and no second try", name, got)
+		}
+		if !evaluated[bool](p, `localStorage.getItem("stoa.session") !== null`) {
+			t.Errorf("Carol was logged out by %s of Bob", name)
+		}
 	}
-	p.button("中文")
-	p.until("the other language", `localStorage.getItem("stoa.language") === "zh"`)
-	p.says(".pitch h1", "A social backend")
+	other.says(".home h1", "Carol")
+	other.says("[data-streak]", "0")
+	ada.lacks(".stored")
+
+	ada.befriends(other)
+	ada.visit("#/chats/" + other.id())
+	ada.says(".room-who h2", "Carol")
+	ada.chooses(".writing input[type=file]", drawing(t, 600, 900))
+	bob.visit(friend[strings.Index(friend, "#"):])
+	bob.until("a picture", shown("true"))
+	bob.until("Carol's picture", shown(`img.naturalWidth < img.naturalHeight`))
 }
 
-// The log-out does not reach the server, which would continue to send pushes to the device.
-func TestALogOutThatTheServerIsNotToldOfEndsPushes(t *testing.T) {
+// The page is from before an upgrade, a part of it fails once, or the server is away. In each case the page shows that,
+// and is whole again later.
+func TestThePageComesBackAfterUpgradesAndFailures(t *testing.T) {
 	t.Parallel()
-	p := browse(t, serve(t)+"/")
+	url := serve(t, "--limits=false")
+	at, newer := upgraded(t, url, "notices-")
+	p := browse(t, at+"/")
 	p.signUp("ada@example.com", "Ada", "correct horse")
 	p.says(".live", "Live")
+	newer.Store(true)
+	p.visit("#/notices")
+	p.button("Try again")
+	p.says("main h1", "Notices")
+	enters := func(at string) *tab {
+		n := p.stranger(at + "/")
+		n.until("the form to sign up", `document.querySelector("[name=email]") !== null`)
+		return n
+	}
+
+	// The part of the page that connects is missing.
+	at, newer = upgraded(t, url, "live-")
+	connects := enters(at)
+	newer.Store(true)
+	connects.logInBy("ada@example.com", "correct horse")
+	connects.says(".live", "Live")
+
+	// A browser does not request a module again that has failed once. Older browsers do not even retry a module that
+	// failed to load.
+	connects = enters(failsOnce(t, url, "live-"))
+	connects.logInBy("ada@example.com", "correct horse")
+	connects.says(".live", "Live")
+	reads := enters(failsOnce(t, url, "notices-"))
+	reads.logInBy("ada@example.com", "correct horse")
+	reads.says("nav", "Log out")
+	reads.visit("#/notices")
+	reads.button("Try again")
+	reads.says("main h1", "Notices")
+
+	// A browser that stores nothing for the page.
+	at, newer = upgraded(t, url, "view-")
+	bare := p.keepsNothing(at + "/")
+	bare.button("中文")
+	bare.until("the page in Chinese", `document.documentElement.lang === "zh-CN"`)
+	bare.button("English")
+	bare.until("the page in English", `document.documentElement.lang === "en-GB"`)
+	bare.says(".pitch h1", "A social backend")
+	newer.Store(true)
+	bare.visit("#/rooms")
+	bare.button("Try again")
+	bare.until("the newer page", `document.querySelector("script[type=module]")?.src.includes("/assets/index-newer-")`)
+	bare.signUp("bob@example.com", "Bob", "battery staple")
+	bare.visit("#/chats")
+	bare.until("the chats", `document.querySelector(".chats") !== null`)
+
+	// The server is away, and the user can retry.
+	p = enters(url)
+	p.logInBy("ada@example.com", "correct horse")
+	p.says(".live", "Live")
+	green := evaluated[string](p, `getComputedStyle(document.querySelector(".live"), "::before").backgroundColor`)
 	p.do(chromedp.Evaluate[chromedp.Void](`(() => {
-		Object.defineProperty(navigator, "serviceWorker", { value: { getRegistration: async () => ({ pushManager: { getSubscription: async () => ({ unsubscribe: async () => (window.unsubscribed = true) }) } }) } });
+		window.reach = fetch;
 		window.fetch = () => Promise.reject(new TypeError("away"));
+		window.dispatchEvent(new HashChangeEvent("hashchange"));
 	})()`))
-	p.button("Log out")
-	p.says(".banner", "logged out here")
-	p.until("the end of the subscription", `window.unsubscribed === true`)
+	p.says("#checkin", "No answer")
+	p.says(".left", "cannot be reached")
+	p.visit("#/friends")
+	p.says("[aria-labelledby=list-title]", "Your friends could not be read")
+	p.do(chromedp.Evaluate[chromedp.Void]("void (window.fetch = window.reach)"))
+	p.button("Try again")
+	p.says("[aria-labelledby=list-title]", "Nobody yet")
+
+	// The dot is green only while the stream is open.
+	p.do(chromedp.Evaluate[chromedp.Void](`void (document.querySelector(".live").dataset.state = "connecting")`))
+	p.until("another colour", fmt.Sprintf(`getComputedStyle(document.querySelector(".live"), "::before").backgroundColor !== %q`, green))
 }
