@@ -29,6 +29,7 @@ func serviceKey(t *testing.T, data, scopes string) string {
 
 // The test runs the program and commands of examples/backend/README.md.
 func TestTheExampleOfABackendSendsAMessageAndIsTold(t *testing.T) {
+	t.Parallel()
 	data, listen := t.TempDir(), freeAddress(t)
 	n := newNode(t, []string{"STOA_WEBHOOKS_SECRET=" + hookSecret}, "--data", data, "--webhooks-after-url", "http://"+listen+"/hooks",
 		"--webhooks-after-events", "message.sent")
@@ -47,6 +48,7 @@ func TestTheExampleOfABackendSendsAMessageAndIsTold(t *testing.T) {
 
 // A node is killed with kill -9 before its first delivery. No message is lost, and the next node delivers it.
 func TestANodeKilledBeforeItHasDeliveredAWebhookDeliversIt(t *testing.T) {
+	t.Parallel()
 	data, listen := t.TempDir(), freeAddress(t)
 	n := newNode(t, []string{"STOA_WEBHOOKS_SECRET=" + hookSecret}, "--data", data, "--webhooks-after-url", "http://"+listen+"/hooks")
 	app, err := client.New(n.URL(), client.WithServiceKey(serviceKey(t, data, "users:write")))

@@ -36,7 +36,7 @@ func stoaBinary(t *testing.T) string {
 		if binary.dir, binary.err = os.MkdirTemp("", "stoa-e2e-"); binary.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-o", filepath.Join(binary.dir, "stoa"), "../cmd/stoa")
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(binary.dir, "stoa"), "../cmd/stoa")
 		if out, err := build.CombinedOutput(); err != nil {
 			binary.err = errors.New("go build ../cmd/stoa: " + err.Error() + "\n" + string(out))
 		}

@@ -18,6 +18,7 @@ import (
 // The test runs the program of examples/bot/README.md. It answers messages from its socket, from before its first start
 // and from between two starts.
 func TestTheExampleOfABotAnswersWhoWritesToIt(t *testing.T) {
+	t.Parallel()
 	data, ctx := t.TempDir(), t.Context()
 	n := newNode(t, nil, "--data", data, "--chats-messages-from", "everybody")
 	app, err := client.New(n.URL(), client.WithServiceKey(serviceKey(t, data, "users:write,tokens:issue")))

@@ -2,14 +2,12 @@ package e2e
 
 import (
 	"context"
-	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,8 +20,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -33,6 +29,7 @@ type device struct {
 	t      *testing.T
 	c      *client.Client
 	socket *client.Socket
+	me     string // the user's id
 	chat   string
 
 	behind chan struct{} // signals missing messages
@@ -59,7 +56,7 @@ func (d *device) tells(name string) {
 
 // newDevice opens a device that uses the nodes in turn, starting with one of them.
 func newDevice(t *testing.T, ctx context.Context, all *sync.WaitGroup, nodes []*node, first int, p *person, chat string) *device {
-	d := &device{t: t, chat: chat, behind: make(chan struct{}, 1)}
+	d := &device{t: t, me: p.id, chat: chat, behind: make(chan struct{}, 1)}
 	var tries atomic.Int64
 	tries.Store(int64(first))
 	h := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4,
@@ -163,64 +160,68 @@ func (d *device) all() []string {
 	return d.texts[:len(d.texts):len(d.texts)]
 }
 
-// talk is a set of users who write over sockets, each on two devices: some couples, and one group.
+// talk is a set of users of a world who write over sockets, each on two devices: some couples, and one group. At the end
+// every acknowledged message is on every device of its users, once and in order, and there is no other message.
 type talk struct {
-	t       *testing.T
-	rng     *rand.Rand
-	nodes   []*node
+	*world
 	people  []*person
-	devices [][]*device  // of all users, by chat; the group's is the last one
-	calm    sync.RWMutex // locked for reading during each message
-	answers atomic.Int64
+	devices [][]*device // of all users, by chat; the group's is the last one
+	ends    context.Context
+	acked   atomic.Int64
 
 	mu   sync.Mutex
 	told []map[string]bool // acknowledged messages by chat
 }
 
-// trio is the number of members of the group.
-const trio = 3
+// The users of a talk.
+const (
+	couples = 4
+	trio    = 3 // members of the group
+)
 
-// startTalk lets couples and the members of a group write to each other until the test ends.
-func startTalk(t *testing.T, db *sqldb.DB, seed uint64, nodes []*node, couples int) *talk {
-	t.Helper()
-	w := &talk{t: t, rng: rand.New(rand.NewPCG(seed, 14)), nodes: nodes}
-	w.people = enrol(t, db, w.rng, 2*couples+trio)
-	members := w.people[2*couples:]
-	group := found(t, db, nodes[0], members)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var all sync.WaitGroup
-	t.Cleanup(func() {
-		cancel()
-		all.Wait()
-		t.Logf("seed %d: %d messages were acknowledged", seed, w.answers.Load())
+func newTalk(w *world) *talk {
+	all := &talk{world: w, people: w.take(2*couples + trio)}
+	var end context.CancelFunc
+	all.ends, end = context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var sockets sync.WaitGroup
+	w.t.Cleanup(func() {
+		end()
+		w.stop()
+		sockets.Wait()
+		w.t.Logf("%d messages were acknowledged", all.acked.Load())
 	})
+	members := all.people[2*couples:]
+	group := found(w.t, w.db, w.nodes[0], members)
 	for i := range couples + 1 {
-		w.told = append(w.told, map[string]bool{})
-		w.devices = append(w.devices, nil)
-		some := members
+		all.told = append(all.told, map[string]bool{})
+		all.devices = append(all.devices, nil)
+		users := members
 		if i < couples {
-			some = w.people[2*i : 2*i+2]
+			users = all.people[2*i : 2*i+2]
 		} else {
-			w.told[i]["the group was created"] = true
+			all.told[i]["the group was created"] = true
 		}
-		for side, me := range some {
+		for side, me := range users {
 			chat := group
 			if i < couples {
-				chat = client.ChatWith(some[1-side].id)
+				chat = client.ChatWith(users[1-side].id)
 			}
-			var mine []*device
 			for n := range 2 {
-				mine = append(mine, newDevice(t, ctx, &all, nodes, n+i, me, chat))
+				all.devices[i] = append(all.devices[i], newDevice(w.t, all.ends, &sockets, w.nodes, n+i, me, chat))
 			}
-			w.devices[i] = append(w.devices[i], mine...)
-			all.Go(func() {
-				for n := 0; ctx.Err() == nil; n++ {
-					w.write(ctx, i, me, mine[n%2], n)
-				}
-			})
 		}
 	}
-	return w
+	return all
+}
+
+func (w *talk) begin() {
+	for chat, devices := range w.devices {
+		sent := make([]int, len(devices)/2)
+		w.work(len(sent), 150*time.Millisecond, func(rng *rand.Rand, i int) {
+			w.write(w.ends, chat, devices[2*i+rng.IntN(2)], sent[i])
+			sent[i]++
+		})
+	}
 }
 
 // found lets the first user create a group of the users, and returns its chat.
@@ -253,10 +254,8 @@ func found(t *testing.T, db *sqldb.DB, n *node, members []*person) string {
 }
 
 // write sends a user's n-th message until it is acknowledged.
-func (w *talk) write(ctx context.Context, chat int, me *person, d *device, n int) {
-	w.calm.RLock()
-	defer w.calm.RUnlock()
-	key, text := fmt.Sprintf("%s-%d", me.id, n), fmt.Sprint("text ", n)
+func (w *talk) write(ctx context.Context, chat int, d *device, n int) {
+	key, text := fmt.Sprintf("%s-%d", d.me, n), fmt.Sprint("text ", n)
 	call := api.SocketCall{Path: map[string]any{"chat": d.chat},
 		Body: api.Send{ClientID: key, Content: api.Content{Kind: api.MessageText, Text: text}}}
 	var sent api.Sent
@@ -277,7 +276,7 @@ func (w *talk) write(ctx context.Context, chat int, me *person, d *device, n int
 	w.mu.Lock()
 	w.told[chat][text+key] = true
 	w.mu.Unlock()
-	w.answers.Add(1)
+	w.acked.Add(1)
 	if n%3 == 0 { // the responses are ignored
 		_ = d.c.Mark(ctx, d.chat, api.MarkRequest{Read: max(1, sent.Seq-2)})
 		_, _ = d.c.React(ctx, d.chat, max(1, sent.Seq-1), "👍")
@@ -287,55 +286,13 @@ func (w *talk) write(ctx context.Context, chat int, me *person, d *device, n int
 // more waits for responses, so that a failure meets messages in flight.
 func (w *talk) more(n int64) {
 	w.t.Helper()
-	from := w.answers.Load()
-	eventually.True(w.t, "messages to be acknowledged", func() bool { return w.answers.Load() >= from+n })
+	from := w.acked.Load()
+	eventually.True(w.t, "messages to be acknowledged", func() bool { return w.acked.Load() >= from+n })
 }
 
-func (w *talk) pause(d time.Duration) {
-	time.Sleep(d + time.Duration(w.rng.Int64N(int64(200*time.Millisecond))))
-}
-
-// harm is a failure of a deployment.
-type harm struct {
-	what string
-	do   func()
-}
-
-// suffer inflicts harms while users write, and then the last harms, when no user writes any longer. No later event
-// would then show a client that it is behind. before is called while messages that the harm affects are still pending.
-func (w *talk) suffer(harms, last []harm, before, forget func()) {
-	w.t.Helper()
-	for range *soakFlag {
-		for _, h := range harms {
-			w.more(30)
-			w.t.Log(h.what)
-			h.do()
-		}
-	}
-	w.more(30)
-	for _, h := range last {
-		w.t.Log(h.what + ", and nobody writes any more")
-		before()
-		w.pause(2 * time.Second) // until the node considers Redis unavailable
-		w.more(40)
-		w.inCalm(func() {
-			h.do()
-			w.whole()
-			sameAsFresh(w.t, w.nodes, w.people, forget)
-		})
-	}
-}
-
-// inCalm calls fn while no user writes.
-func (w *talk) inCalm(fn func()) {
-	w.calm.Lock()
-	defer w.calm.Unlock()
-	fn()
-}
-
-// whole checks that each device has all acknowledged messages, once, and in the same order as the others. No user
+// check checks that each device has all acknowledged messages, once, and in the same order as the others. No user
 // writes meanwhile.
-func (w *talk) whole() {
+func (w *talk) check() {
 	w.t.Helper()
 	for i, devices := range w.devices {
 		w.mu.Lock()
@@ -374,84 +331,18 @@ func (w *talk) whole() {
 	}
 }
 
-func chatsSeed() uint64 {
-	if *seedFlag != 0 {
-		return *seedFlag
-	}
-	return rand.Uint64() >> 1
-}
-
-// chatNodes starts the nodes of one deployment, by their addresses of Redis.
-func chatNodes(t *testing.T, sql string, redis ...string) (nodes []*node) {
-	env := []string{"STOA_SECRET=" + crand.Text() + crand.Text()}
-	for _, url := range redis {
-		nodes = append(nodes, newNode(t, env, "--sql", sql, "--redis", url, "--limits=false", "--dev=true", "--chats-messages-from=everybody"))
-	}
-	return nodes
-}
-
-// TestChatsAreWholeWhateverIsKilled lets couples and a group write over sockets during failures: nodes, Redis and
-// MariaDB are killed, stopped, emptied and cut off. At the end, every acknowledged message is on every device of its
-// users, once and in order, and there is no other message. Lists, unread counts and marks equal those of a new
-// computation.
-func TestChatsAreWholeWhateverIsKilled(t *testing.T) {
-	t.Parallel()
-	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
-	server := redistest.Server(t)
-	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
-	nodes := chatNodes(t, maria.URL, "redis://"+proxy.ln.Addr().String(), server.URL)
-	w := startTalk(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), chatsSeed(), nodes, 4)
-	cut, join := func() { proxy.cut.Store(true) }, func() { proxy.cut.Store(false) }
-	w.suffer([]harm{
-		{"a node is killed", func() { nodes[1].Kill(); w.pause(300 * time.Millisecond); nodes[1].Start() }},
-		{"Redis is emptied", server.FlushAll},
-		{"a node is cut off from Redis", func() { cut(); w.pause(2 * time.Second); join() }},
-		{"a node is killed between SQL and Redis", func() { cut(); w.pause(100 * time.Millisecond); nodes[0].Kill(); join(); nodes[0].Start() }},
-		{"Redis is killed", func() { server.Kill(); w.pause(300 * time.Millisecond); server.Restart() }},
-		{"Redis stands still", func() { server.Pause(); w.pause(3 * time.Second); server.Resume() }},
-		{"MariaDB is killed", func() { maria.Kill9(t); w.pause(300 * time.Millisecond); maria.Restart(t) }},
-	}, []harm{
-		{"a node is back at Redis", join},
-		{"a node that could not tell what it stored is killed", func() { nodes[0].Kill(); join(); nodes[0].Start() }},
-	}, cut, server.FlushAll)
-}
-
-// TestChatsAreWholeOnACluster is the same test with three nodes on a Redis Cluster. Its eleven processes need a whole
-// machine, so only make soak runs it.
-func TestChatsAreWholeOnACluster(t *testing.T) {
-	if *soakFlag < 2 {
-		t.Skip("-soak 2 runs it")
-	}
-	t.Parallel()
-	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
-	cluster := redistest.Cluster(t, 3, 1)
-	nodes := chatNodes(t, maria.URL, cluster.URL, cluster.URL, cluster.URL)
-	w := startTalk(t, sqldbtest.Open(t, sqldb.Config{URL: maria.URL}), chatsSeed(), nodes, 4)
-	dead := cluster.Masters[0]
-	forget := func() {
-		for _, i := range append(slices.Clone(cluster.Masters[1:]), cluster.Replicas[0]) {
-			i.FlushAll()
-		}
-	}
-	w.suffer([]harm{
-		{"a node is killed", func() { nodes[2].Kill(); w.pause(300 * time.Millisecond); nodes[2].Start() }},
-		{"an owner dies for good", func() { dead.Kill(); waitMissed(t, cluster, dead) }},
-		{"an owner stands still", func() { cluster.Masters[1].Pause(); w.pause(500 * time.Millisecond); cluster.Masters[1].Resume() }},
-		{"all owners are emptied", forget},
-	}, []harm{
-		{"two nodes are killed", func() { nodes[0].Kill(); nodes[1].Kill(); nodes[0].Start(); nodes[1].Start() }},
-	}, func() {}, forget)
-}
-
-// sameAsFresh compares what both nodes return about all chats before and after Redis loses all data.
-func sameAsFresh(t *testing.T, nodes []*node, people []*person, forget func()) {
+// sameAsFresh compares what the nodes return about all chats before and after Redis loses all data.
+func (w *talk) sameAsFresh(forget func()) {
+	t := w.t
 	t.Helper()
+	w.calm.Lock()
+	defer w.calm.Unlock()
 	hc := &http.Client{}
 	defer hc.CloseIdleConnections()
 	say := func() (said []string) {
-		for _, n := range nodes {
+		for _, n := range w.nodes {
 			waitReady(t, hc, n)
-			for _, p := range people {
+			for _, p := range w.people {
 				c, err := client.New(n.URL(), client.WithHTTPClient(hc), client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
 				if err != nil {
 					t.Fatal(err)

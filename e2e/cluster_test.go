@@ -15,7 +15,7 @@ import (
 func TestAClusterWithoutReplicasLosesAnOwner(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t, 3, 0, "cluster-node-timeout 1000")
-	w := clusterWorld(t, cluster, *soakFlag*2)
+	w := clusterWorld(t, cluster, *soakFlag*2, 0)
 	w.crowd()
 	for range *soakFlag {
 		for _, all := range []string{"yes", "no"} {
@@ -35,12 +35,13 @@ func TestAClusterWithoutReplicasLosesAnOwner(t *testing.T) {
 	w.settleAll()
 }
 
-// A replica takes the place of the owner.
+// A replica takes the place of the owner. Meanwhile users write to each other.
 func TestAClusterWithReplicasLosesAnOwner(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t, 3, 1)
-	w := clusterWorld(t, cluster, 1)
+	w := clusterWorld(t, cluster, 1, 2*couples+trio, "--chats-messages-from", "everybody")
 	w.crowd()
+	w.add(newTalk(w))
 	w.round("an owner dies for good", func() {
 		victim := cluster.Owner("stoa:leaderboard:{streak}")
 		victim.Kill()
@@ -49,10 +50,12 @@ func TestAClusterWithReplicasLosesAnOwner(t *testing.T) {
 	w.settleAll()
 }
 
-// clusterWorld is a world of two nodes. Its users are enough for some rounds, and are spread over all owners.
-func clusterWorld(t *testing.T, cluster *redistest.ClusterSet, rounds int) *world {
+// clusterWorld is a world of two nodes. Its users are enough for some rounds and for domains, and are spread over all
+// owners.
+func clusterWorld(t *testing.T, cluster *redistest.ClusterSet, rounds, reserve int, args ...string) *world {
 	t.Helper()
-	w := twoNodes(t, rounds*perRound*4, cluster.URL)
+	w := twoNodes(t, rounds*perRound*2+reserve, cluster.URL, args...)
+	w.reserve = reserve
 	onAllOwners(t, cluster, w.persons, func(id string) string { return fmt.Sprintf("stoa:user:sign:{%s}:%d", id, time.Now().Year()) })
 	return w
 }

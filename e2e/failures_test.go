@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,34 +21,6 @@ import (
 // The failures of this file happen under load. After each one, without help, every acknowledged check-in is in SQL,
 // once. Statuses, calendars and boards equal those computed from SQL, on every node. No request was refused because of
 // Redis. See [world.round].
-
-// Nodes are killed, some of them between the commit and the update of Redis.
-func TestNodesAreKilled(t *testing.T) {
-	t.Parallel()
-	kills := 2 * *soakFlag
-	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
-	server := redistest.Server(t)
-	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
-	w := newWorld(t, sqldb.Config{URL: maria.URL}, kills*perRound*3,
-		[]string{"--redis", "redis://" + proxy.ln.Addr().String()},
-		[]string{"--redis", server.URL})
-	w.reserve = kills * callers
-	w.nodesDie.Store(true)
-	w.crowd()
-	for k := range kills {
-		victim, what, kill := w.nodes[w.rng.IntN(2)], "a node is killed", (*node).Kill
-		if k%2 == 1 {
-			victim, what = w.nodes[0], "a node is killed between SQL and Redis"
-			kill = func(n *node) { w.killBetweenStages(n, proxy) }
-		}
-		w.replayed([]*node{victim}, what, func() {
-			kill(victim)
-			w.moment(200 * time.Millisecond)
-			victim.Start()
-		})
-	}
-	w.settleAll()
-}
 
 // killBetweenStages kills a node that has committed, and has sent nothing to Redis since.
 func (w *world) killBetweenStages(n *node, proxy *wire) {
@@ -74,6 +47,171 @@ func (w *world) count() (n int) {
 	return n
 }
 
+// TestNothingAcknowledgedIsLost is one deployment and one schedule of failures: two nodes, a Redis, and a MariaDB that
+// writes each commit to its disk. Users of all domains work all the time, and each domain compares everything after each
+// failure.
+func TestNothingAcknowledgedIsLost(t *testing.T) {
+	t.Parallel()
+	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
+	server := redistest.Server(t)
+	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
+	args := []string{"--social-cooldown-refused", "0s", "--social-cooldown-withdrawn", "0s", "--accounts-limits-codes-per-minute", "1000",
+		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000",
+		"--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + t.TempDir()}
+	const failures = 12
+	reserve := known + 2*tapped64 + 2*pairs + 40 + 2*couples + trio + 3 + *soakFlag*callers
+	w := newWorld(t, sqldb.Config{URL: maria.URL}, reserve+*soakFlag*failures*2*perRound,
+		append([]string{"--redis", "redis://" + proxy.ln.Addr().String()}, args...), append([]string{"--redis", server.URL}, args...))
+	w.reserve = reserve
+	w.noteDrops()
+	w.tapAtOnce()
+	w.readsWithoutSQL(maria)
+
+	chats, people, newcomers, profiles, room := newTalk(w), newPeople(w), newNewcomers(w), newProfiles(w), newScreening(w)
+	w.crowd()
+	for _, d := range []domain{chats, people, newcomers, profiles, room, newUploads(w)} {
+		w.add(d)
+	}
+	killed := func(meanwhile func()) func() {
+		return func() {
+			server.Kill()
+			w.moment(200 * time.Millisecond)
+			meanwhile()
+			server.Restart()
+		}
+	}
+	for range *soakFlag {
+		for i, n := range w.nodes {
+			w.suffer(failure{what: fmt.Sprint("node ", i, " is killed"), nodes: true, replay: []*node{n}, do: func() {
+				n.Kill()
+				w.moment(200 * time.Millisecond)
+				n.Start()
+			}})
+		}
+		w.suffer(failure{what: "a node that could not tell what it stored is killed", nodes: true, replay: w.nodes[:1], do: func() {
+			proxy.cut.Store(true)
+			chats.more(20)
+			w.killBetweenStages(w.nodes[0], proxy)
+			w.nodes[0].Start()
+		}})
+		w.suffer(failure{what: "a node is cut off from Redis", do: func() {
+			proxy.cut.Store(true)
+			w.moment(time.Second)
+			chats.more(20)
+			proxy.cut.Store(false)
+		}})
+		w.suffer(failure{what: "Redis is emptied", replay: w.nodes, do: server.FlushAll})
+		w.suffer(failure{what: "Redis is killed and has nothing", replay: w.nodes,
+			do: killed(func() { server.Settings("appendonly yes", "appendfsync everysec") })})
+		w.suffer(failure{what: "Redis is killed and has its file", replay: w.nodes, do: killed(func() {})})
+		w.suffer(failure{what: "Redis is killed and its file loses its end", replay: w.nodes,
+			do: killed(func() { shorten(t, server.Dir, w.rng.Int64N(200_000)) })})
+		server.Settings() // the next kill leaves no data again
+		w.suffer(failure{what: "Redis stands still", do: func() {
+			server.Pause()
+			w.tapAtOnce()
+			w.moment(time.Second)
+			server.Resume()
+		}})
+		if *soakFlag > 1 {
+			w.suffer(failure{what: "Redis is away for half a minute", do: func() {
+				server.Pause()
+				time.Sleep(10 * time.Second)
+				server.Kill()
+				time.Sleep(15 * time.Second)
+				server.Restart()
+			}})
+		}
+		w.suffer(failure{what: "the database is killed", sql: true, do: func() {
+			maria.Kill9(t)
+			w.readWithoutSQL()
+			w.moment(time.Second)
+			maria.Restart(t)
+		}})
+		if w.refused == 0 {
+			t.Error("nobody was refused: the kill hit nothing")
+		}
+		w.suffer(failure{what: "the database stands still", sql: true, do: func() { // callers wait
+			maria.Pause(t)
+			w.moment(2 * time.Second)
+			maria.Resume(t)
+		}})
+	}
+	people.did("asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out")
+	newcomers.did("registered", "logged in", "refreshed", "logged out")
+	eventually.True(t, "names to be read", func() bool { return profiles.reads.Load() > 0 })
+	w.settleAll()
+	chats.sameAsFresh(server.FlushAll)
+}
+
+// A failure of a deployment.
+type failure struct {
+	what       string
+	nodes, sql bool    // a node or SQL dies: requests may be lost, or refused
+	replay     []*node // nodes that replay afterwards
+	do         func()
+}
+
+func (w *world) suffer(f failure) {
+	w.t.Helper()
+	if w.t.Failed() {
+		w.t.FailNow()
+	}
+	w.nodesDie.Store(f.nodes)
+	w.sqlDies.Store(f.sql)
+	began := time.Now()
+	w.replayed(f.replay, f.what, f.do)
+	w.t.Logf("%s: right again after %s", f.what, time.Since(began).Round(time.Millisecond))
+}
+
+// tapped64 is the number of users that [world.tapAtOnce] lets tap.
+const tapped64 = 5
+
+// tapAtOnce lets users tap 64 times at once, on two nodes: exactly one tap of each user is the first.
+func (w *world) tapAtOnce() {
+	w.t.Helper()
+	for _, p := range w.late(tapped64) {
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for k := range callers {
+			wg.Go(func() {
+				<-start
+				w.tap(w.nodes[k%2], p)
+			})
+		}
+		close(start)
+		wg.Wait()
+		if p.news != 1 {
+			w.t.Errorf("%s: %d of %d taps were told that they are new, want 1", p.id, p.news, callers)
+		}
+	}
+}
+
+// known is the number of users that [world.readsWithoutSQL] reads.
+const known = 20
+
+// readsWithoutSQL kills MariaDB when no writes are in flight. Redis is complete then: known users need no SQL.
+func (w *world) readsWithoutSQL(maria *sqldbtest.Instance) {
+	w.t.Helper()
+	users := w.late(known)
+	for i, p := range users {
+		if w.tap(w.nodes[i%2], p) != answered || w.readOn(w.nodes[0], p) != answered || w.readOn(w.nodes[1], p) != answered {
+			w.t.Fatalf("%s cannot check in", p.id)
+		}
+	}
+	for _, n := range w.nodes {
+		waitReady(w.t, w.hc, n)
+	}
+	w.sqlDies.Store(true)
+	maria.Kill9(w.t)
+	for i, p := range users {
+		// After a slow response of Redis, a node reads from SQL until it has rechecked Redis.
+		eventually.True(w.t, p.id+" to read without SQL", func() bool { return w.readOn(w.nodes[i%2], p) == answered })
+	}
+	maria.Restart(w.t)
+	w.refused = 0
+}
+
 // The only node with default settings: SQLite, and an embedded Redis that is empty after each start.
 func TestTheOnlyNodeIsKilled(t *testing.T) {
 	t.Parallel()
@@ -91,41 +229,11 @@ func TestTheOnlyNodeIsKilled(t *testing.T) {
 	w.settleAll()
 }
 
-// Redis is killed and restarts with no data, with the data of its log, and with the part of the log that a power cut
-// leaves. It is also emptied. It is also suspended for a moment without data loss: only the nodes have the writes that
-// it missed.
-func TestRedisIsKilledEmptiedAndStandsStill(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	w := twoNodes(t, *soakFlag*5*perRound*3, server.URL)
-	w.crowd()
-	killed := func(meanwhile func()) func() {
-		return func() {
-			server.Kill()
-			w.moment(200 * time.Millisecond)
-			meanwhile()
-			server.Restart()
-		}
-	}
-	for range *soakFlag {
-		w.replayed(w.nodes, "Redis is emptied", server.FlushAll)
-		w.replayed(w.nodes, "Redis is killed and has nothing", killed(func() { server.Settings("appendonly yes", "appendfsync everysec") }))
-		w.replayed(w.nodes, "Redis is killed and has its file", killed(func() {}))
-		w.replayed(w.nodes, "Redis is killed and its file loses its end", killed(func() { shorten(t, server.Dir, w.rng.Int64N(200_000)) }))
-		w.round("Redis stands still", func() {
-			server.Pause()
-			w.moment(2 * time.Second)
-			server.Resume()
-		})
-		server.Settings() // the next kill leaves no data again
-	}
-	w.settleAll()
-}
-
 // twoNodes is a world of two nodes on MariaDB and the same Redis.
-func twoNodes(t *testing.T, people int, redis string) *world {
+func twoNodes(t *testing.T, people int, redis string, args ...string) *world {
 	t.Helper()
-	return newWorld(t, sqldb.Config{URL: sqldbtest.Server(t).URL}, people, []string{"--redis", redis}, []string{"--redis", redis})
+	args = append(args, "--redis", redis)
+	return newWorld(t, sqldb.Config{URL: sqldbtest.Server(t).URL}, people, args, args)
 }
 
 // shorten cuts the end off the append-only file.
@@ -145,29 +253,6 @@ func shorten(t *testing.T, dir string, by int64) {
 	}
 }
 
-// Redis is unavailable for half a minute. At first it is suspended with open connections, then it is dead. "make soak"
-// runs it.
-func TestRedisIsAwayForLong(t *testing.T) {
-	if *soakFlag == 1 {
-		t.Skip("half a minute of waiting is for make soak")
-	}
-	t.Parallel()
-	server := redistest.Server(t)
-	w := twoNodes(t, 1500**soakFlag, server.URL)
-	w.think, w.pace = 150*time.Millisecond, 40
-	w.crowd()
-	for range *soakFlag {
-		w.round("Redis is away for half a minute", func() {
-			server.Pause()
-			time.Sleep(10*time.Second + time.Duration(w.rng.Int64N(int64(5*time.Second))))
-			server.Kill()
-			time.Sleep(15 * time.Second)
-			server.Restart()
-		})
-	}
-	w.settleAll()
-}
-
 // The master dies, and its writes that the replica does not have are lost.
 func TestSentinelsPromoteAReplica(t *testing.T) {
 	t.Parallel()
@@ -181,55 +266,6 @@ func TestSentinelsPromoteAReplica(t *testing.T) {
 		w.round("the master dies", func() { set.Failover(t).Restart() })
 	}
 	w.settleAll()
-}
-
-// MariaDB is killed. Requests without acknowledgement get a clear refusal, and reads continue from Redis.
-func TestTheDatabaseIsKilled(t *testing.T) {
-	t.Parallel()
-	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
-	server := redistest.Server(t)
-	w := newWorld(t, sqldb.Config{URL: maria.URL}, *soakFlag*perRound*2+1000, []string{"--redis", server.URL}, []string{"--redis", server.URL})
-	w.reserve = 20
-	known := w.late(20)
-	for i, p := range known {
-		if w.tap(w.nodes[i%2], p) != answered || w.readOn(w.nodes[0], p) != answered || w.readOn(w.nodes[1], p) != answered {
-			t.Fatalf("%s cannot check in", p.id)
-		}
-	}
-	for _, n := range w.nodes {
-		waitReady(t, w.hc, n)
-	}
-	// No writes are in flight, so Redis is complete: known users need no SQL.
-	w.sqlDies.Store(true)
-	maria.Kill9(t)
-	for i, p := range known {
-		// After a slow response of Redis, a node reads from SQL until it has rechecked Redis.
-		eventually.True(t, p.id+" to read without SQL", func() bool { return w.readOn(w.nodes[i%2], p) == answered })
-	}
-	maria.Restart(t)
-	w.crowd()
-	for k := range *soakFlag {
-		w.round("the database is killed", func() {
-			maria.Kill9(t)
-			w.readWithoutSQL()
-			if k%2 == 0 {
-				time.Sleep(2 * time.Second)
-			} else {
-				w.moment(200 * time.Millisecond)
-			}
-			maria.Restart(t)
-		})
-	}
-	// A suspended database is not a dead one: callers wait.
-	w.round("the database stands still", func() {
-		maria.Pause(t)
-		time.Sleep(3 * time.Second)
-		maria.Resume(t)
-	})
-	w.settleAll()
-	if w.refused == 0 {
-		t.Error("nobody was refused: the kills hit nothing")
-	}
 }
 
 // readWithoutSQL reads the status of some acknowledged users. A read may fail, because a write that Redis missed just
@@ -257,31 +293,4 @@ func (w *world) readOn(n *node, p *person) outcome {
 		w.judgeStatus(p, true, got)
 	}
 	return out
-}
-
-// One user taps 64 times at once, on two nodes: exactly one tap is the first. This also holds while Redis is suspended.
-func TestOneUserTapsManyTimesAtOnce(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	w := twoNodes(t, 30, server.URL)
-	for i, p := range w.persons {
-		if i == 20 {
-			server.Pause()
-		}
-		var wg sync.WaitGroup
-		start := make(chan struct{})
-		for k := range callers {
-			wg.Go(func() {
-				<-start
-				w.tap(w.nodes[k%2], p)
-			})
-		}
-		close(start)
-		wg.Wait()
-		if p.news != 1 {
-			t.Errorf("%s: %d of %d taps were told that they are new, want 1", p.id, p.news, callers)
-		}
-	}
-	server.Resume()
-	w.settleAll()
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -164,4 +165,36 @@ func (w writer) Write(b []byte) (int, error) {
 	w.n.mu.Lock()
 	defer w.n.mu.Unlock()
 	return w.n.log.Write(b)
+}
+
+// listed is a node in the output of "stoa nodes".
+type listed struct {
+	ID, Address, Status string
+	Alive               bool
+}
+
+func listNodes(t *testing.T, redis string) []listed {
+	t.Helper()
+	out, err := exec.Command(stoaBinary(t), "nodes", "--redis", redis, "--json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page struct{ Nodes []listed }
+	if err := json.Unmarshal(out, &page); err != nil {
+		t.Fatal(err)
+	}
+	return page.Nodes
+}
+
+// nodeID returns the id of a node.
+func nodeID(t *testing.T, redis string, n *node) string {
+	t.Helper()
+	all := listNodes(t, redis)
+	for _, one := range all {
+		if "http://"+one.Address == n.URL() && one.Status == "serving" {
+			return one.ID
+		}
+	}
+	t.Fatalf("%s is not among %v", n.URL(), all)
+	return ""
 }

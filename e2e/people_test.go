@@ -13,13 +13,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -34,9 +30,8 @@ type people struct {
 	*world
 	pairs []*pair
 
-	pausing sync.RWMutex // locked for reading during each action
-	done    [deeds]atomic.Int64
-	again   atomic.Int64 // actions that were retried
+	done  [deeds]atomic.Int64
+	again atomic.Int64 // actions that were retried
 }
 
 // pair has the acknowledged state of two users.
@@ -49,6 +44,12 @@ type pair struct {
 	asked   int // number of requests so far
 }
 
+// closed records the answer to the pending request, of which its sender gets a notice.
+func (p *pair) closed() {
+	p.side[p.asker].answers++
+	p.request = ""
+}
+
 // half has the acknowledged state of one of them.
 type half struct {
 	*person
@@ -56,6 +57,7 @@ type half struct {
 	remark   string // about the other user, while they are friends
 	blocks   bool
 	versions int64 // number of versions of the list of friends
+	answers  int   // number of requests that the other user accepted or refused
 	devices  []*person
 	out      []*person // logged-out devices
 
@@ -79,91 +81,40 @@ const (
 	deeds
 )
 
-// Two nodes with MariaDB and Redis are each killed while users send requests, accept, set remarks, end friendships,
-// block and log devices out. Afterwards, without help, all acknowledged data is on both nodes, and nothing is doubled.
-// A logged-out device is refused everywhere within maxStale, and a list that is copied by its versions is complete.
-func TestPeopleAreRightWhateverIsKilled(t *testing.T) {
-	t.Parallel()
-	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
-	redis := redistest.Server(t)
-	args := []string{"--redis", redis.URL, "--social-cooldown-refused", "0s", "--social-cooldown-withdrawn", "0s"}
-	w := &people{world: newWorld(t, sqldb.Config{URL: maria.URL}, 2*pairs, args, args)}
-	w.noteDrops()
-	w.meet()
-	stop := w.begin(pairs, func(rng *rand.Rand, i int) { w.live(rng, w.pairs[i]) })
-	w.everythingDies(maria, redis, func() {
-		var all sync.WaitGroup
-		for _, p := range w.pairs {
-			all.Go(func() { w.look(p) })
-		}
-		all.Wait()
-	})
-	w.told(stop, "asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out")
+// newPeople makes pairs of users of a world. They send requests, accept, set remarks, end friendships, block and log
+// devices out. After a failure, all acknowledged data is on both nodes, and nothing is doubled. A logged-out device is
+// refused everywhere within maxStale, and a list that is copied by its versions is complete.
+func newPeople(w *world) *people {
+	all := &people{world: w}
+	all.meet(w.take(2 * pairs))
+	return all
 }
 
-// begin runs n callers that repeat an action until stop is called or the test ends.
-func (w *people) begin(n int, something func(rng *rand.Rand, i int)) (stop func()) {
+func (w *people) begin() {
+	w.work(pairs, 200*time.Millisecond, func(rng *rand.Rand, i int) { w.live(rng, w.pairs[i]) })
+}
+
+func (w *people) check() {
 	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
-			for !w.over.Load() {
-				w.pausing.RLock()
-				something(rng, i)
-				w.pausing.RUnlock()
-				time.Sleep(time.Duration(rng.Int64N(int64(20 * time.Millisecond))))
-			}
-		})
+	for _, p := range w.pairs {
+		all.Go(func() { w.look(p) })
 	}
-	stop = func() { w.over.Store(true); all.Wait() }
-	w.t.Cleanup(stop)
-	return stop
+	all.Wait()
 }
 
-// told ends the story after each action has been done, and logs the numbers.
-func (w *people) told(stop func(), deeds ...string) {
+// did waits until each action has been done, and logs the numbers.
+func (w *people) did(deeds ...string) {
 	w.t.Helper()
-	for i, what := range deeds {
-		eventually.True(w.t, "something that is "+what, func() bool { return w.done[i].Load() > 0 })
-	}
-	stop()
 	var counts []string
 	for i, what := range deeds {
+		eventually.True(w.t, "something that is "+what, func() bool { return w.done[i].Load() > 0 })
 		counts = append(counts, fmt.Sprint(w.done[i].Load(), " ", what))
 	}
 	w.t.Logf("%s; %d had to be asked for again", strings.Join(counts, ", "), w.again.Load())
 }
 
-// everythingDies makes each node, Redis and MariaDB fail in turn, and checks everything after each failure.
-func (w *people) everythingDies(maria *sqldbtest.Instance, redis *redistest.Instance, look func()) {
-	for range *soakFlag {
-		for _, n := range w.nodes {
-			w.nodesDie.Store(true)
-			w.strike("a node is killed", look, func() {
-				n.Kill()
-				w.moment(200 * time.Millisecond)
-				n.Start()
-			})
-			w.nodesDie.Store(false)
-		}
-		w.strike("Redis is emptied", look, redis.FlushAll)
-		w.strike("Redis is killed", look, func() {
-			redis.Kill()
-			w.moment(500 * time.Millisecond)
-			redis.Restart()
-		})
-		w.sqlDies.Store(true)
-		w.strike("the database is killed", look, func() {
-			maria.Kill9(w.t)
-			w.moment(300 * time.Millisecond)
-			maria.Restart(w.t)
-		})
-		w.sqlDies.Store(false)
-	}
-}
-
-// meet makes pairs of the users and gives them devices.
-func (w *people) meet() {
+// meet makes pairs of users and gives them devices.
+func (w *people) meet(persons []*person) {
 	var rows []any
 	now := time.Now()
 	someone := func(p *person) *half {
@@ -180,24 +131,10 @@ func (w *people) meet() {
 		return h
 	}
 	for i := range pairs {
-		w.pairs = append(w.pairs, &pair{side: [2]*half{someone(w.persons[2*i]), someone(w.persons[2*i+1])}})
+		w.pairs = append(w.pairs, &pair{side: [2]*half{someone(persons[2*i]), someone(persons[2*i+1])}})
 	}
 	insert(w.t, w.db, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, "+
 		"refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES ", 13, rows)
-}
-
-// strike causes a failure while users continue, and then checks everything.
-func (w *people) strike(what string, look, fail func()) {
-	w.t.Helper()
-	w.moment(500 * time.Millisecond)
-	fail()
-	w.inflicted = append(w.inflicted, what)
-	time.Sleep(500 * time.Millisecond)
-	w.pausing.Lock()
-	defer w.pausing.Unlock()
-	w.quiet()
-	time.Sleep(maxStale)
-	look()
 }
 
 // do sends a request to a node, and retries until a node returns the outcome. At a retry, an error in gone counts as
@@ -263,7 +200,7 @@ func (w *people) live(rng *rand.Rand, p *pair) {
 		p.request = ""
 	case n < 35:
 		w.do(rng, refuses, me.person, http.MethodPost, "/v1/friends/requests/"+p.request+"/refuse", "", "friends.request_closed")
-		p.request = ""
+		p.closed()
 	default:
 		// A request to a user who has already sent one accepts that request.
 		path, body, gone := "/v1/friends/requests/"+p.request+"/accept", `{"remark":"theirs"}`, "friends.request_closed"
@@ -271,7 +208,8 @@ func (w *people) live(rng *rand.Rand, p *pair) {
 			path, body, gone = "/v1/friends/requests", fmt.Sprintf(`{"user":%q,"remark":"theirs"}`, other.id), "friends.already"
 		}
 		w.do(rng, accepts, me.person, http.MethodPost, path, body, gone)
-		p.request, p.friends = "", true
+		p.closed()
+		p.friends = true
 		me.remark, other.remark = "theirs", "mine"
 		me.versions++
 		other.versions++
@@ -406,6 +344,20 @@ func (w *people) look(p *pair) {
 			}
 			if strings.Join(ids, " ") != want {
 				w.bad("node %d shows %s the requests %q, want %q", k, me.id, ids, want)
+			}
+			var notices api.Notices
+			w.must(n, "/v1/notices?limit=100", me.person, &notices)
+			answers, pending := 0, 0
+			for _, n := range notices.Notices {
+				switch n.Kind {
+				case api.NoticeFriendAccepted, api.NoticeFriendRefused:
+					answers++
+				case api.NoticeFriendRequested:
+					pending++
+				}
+			}
+			if answers != min(me.answers, 100-pending) || pending != len(ids) {
+				w.bad("node %d shows %s notices of %d answers and %d requests, want %d and %d", k, me.id, answers, pending, me.answers, len(ids))
 			}
 		}
 		w.sync(w.nodes[i], me)

@@ -4,19 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/lib/redis/redistest"
-	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // maxStale is the setting cache.max_stale. On every node, a read that begins later than this after an acknowledged
@@ -76,98 +70,43 @@ func (w *world) nameOn(n *node, p *named) (version int, ok bool) {
 	return version, true
 }
 
-// Two nodes share a Redis, with all kinds of failures. A name that is changed on one node appears on the other in time,
-// and no older name appears afterwards.
-func TestAProfileIsTheSameOnEveryNodeWhateverHappens(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	w := newWorld(t, sqldb.Config{URL: sqldbtest.Server(t).URL}, 40, []string{"--redis", server.URL}, []string{"--redis", server.URL})
-	w.noteDrops()
-	w.nodesDie.Store(true)
-	people := make([]*named, len(w.persons))
-	for i, p := range w.persons {
-		people[i] = &named{person: p}
-	}
+// profiles are users whose names change. A name that is changed on one node appears on the other in time, and no older
+// name appears afterwards.
+type profiles struct {
+	*world
+	people []*named
+	reads  atomic.Int64
+}
 
-	// Without load: how long until the other node returns it.
-	var took []time.Duration
-	for i := range 100 {
-		p := people[i%len(people)]
-		w.nameOn(w.nodes[1], p) // it has the previous name in memory
-		w.rename(w.nodes[0], p)
-		acked := time.Now()
-		eventually.True(t, "the new name on the other node", func() bool {
-			began := time.Now()
-			v, ok := w.nameOn(w.nodes[1], p)
-			if ok && v < p.asked && began.Sub(acked) > maxStale {
-				w.old(p.id, began, "%s: the other node shows name %d, want %d", began.Sub(acked), v, p.asked)
-			}
-			return v >= p.asked
-		})
-		took = append(took, time.Since(acked))
+func newProfiles(w *world) *profiles {
+	all := &profiles{world: w}
+	for _, p := range w.take(40) {
+		all.people = append(all.people, &named{person: p})
 	}
-	slices.Sort(took)
-	t.Logf("shown by the other node after %s (median), %s (p99)", took[50], took[98])
+	return all
+}
 
-	// Under load, with failures.
-	var over atomic.Bool
-	var reads atomic.Int64
-	var all sync.WaitGroup
-	for i := range 4 { // each changes the names of ten users
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(w.seed, uint64(i)))
-			for !over.Load() {
-				w.rename(w.nodes[rng.IntN(2)], people[10*i+rng.IntN(10)])
-				time.Sleep(time.Duration(rng.Int64N(int64(20 * time.Millisecond))))
-			}
-		})
-	}
-	for i := range 8 {
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(w.seed, uint64(i)+100))
-			for !over.Load() {
-				p, n := people[rng.IntN(len(people))], rng.IntN(2)
-				began := time.Now()
-				least := p.atLeast(began)
-				v, ok := w.nameOn(w.nodes[n], p)
-				switch {
-				case !ok:
-				case v >= least:
-					reads.Add(1)
-				default:
-					w.old(p.id, began, "node %d shows name %d of %s, and %d was acknowledged %s before", n, v, p.id, least, maxStale)
-				}
-				time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Millisecond))))
-			}
-		})
-	}
-	defer func() {
-		over.Store(true)
-		all.Wait()
-		t.Logf("%d reads", reads.Load())
-	}()
-	w.moment(500 * time.Millisecond)
-	for k := range 2 { // between fence, commit and drop
-		w.nodes[k].Kill()
-		w.nodes[k].Start()
-		w.moment(500 * time.Millisecond)
-	}
-	for range 3 {
-		server.FlushAll()
-		w.moment(500 * time.Millisecond)
-	}
-	server.Pause()
-	before := reads.Load()
-	time.Sleep(1500 * time.Millisecond)
-	eventually.True(t, "reads while Redis is away", func() bool { return reads.Load() > before+100 })
-	server.Resume()
-	w.moment(2 * time.Second)
+func (w *profiles) begin() {
+	w.work(4, 100*time.Millisecond, func(rng *rand.Rand, i int) { // each changes the names of ten users
+		w.rename(w.nodes[rng.IntN(2)], w.people[10*i+rng.IntN(10)])
+	})
+	w.work(4, 20*time.Millisecond, func(rng *rand.Rand, _ int) {
+		p, n := w.people[rng.IntN(len(w.people))], rng.IntN(2)
+		began := time.Now()
+		least := p.atLeast(began)
+		v, ok := w.nameOn(w.nodes[n], p)
+		switch {
+		case !ok:
+		case v >= least:
+			w.reads.Add(1)
+		default:
+			w.old(p.id, began, "node %d shows name %d of %s, and %d was acknowledged %s before", n, v, p.id, least, maxStale)
+		}
+	})
+}
 
-	over.Store(true)
-	all.Wait()
-	w.quiet()
-	time.Sleep(maxStale)
-	for _, p := range people {
+func (w *profiles) check() {
+	for _, p := range w.people {
 		a, _ := w.nameOn(w.nodes[0], p)
 		b, _ := w.nameOn(w.nodes[1], p)
 		if a != b || a < p.atLeast(time.Now()) {

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
@@ -23,136 +25,112 @@ func older(a, b api.Playback) bool {
 	return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Version, b.Version)) < 0
 }
 
-// A node is killed during commands, then SQL, then Redis with all its data. The other node has all acknowledged state
-// of a room. If Redis lost everything, only moves within one item may be lost.
-func TestARoomOutlivesANodeSQLAndRedis(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	maria, server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true}), redistest.Server(t)
-	common := []string{"--sql", maria.URL, "--redis", server.URL, "--dev=true", "--limits=false"}
-	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
-	first, second := newNode(t, env, common...), newNode(t, env, common...)
-	ann := register(t, second.URL(), "ann@example.org")
-	there, err := client.New(first.URL(), client.WithTokens(ann.Tokens()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	place, err := ann.CreateRoom(ctx, api.RoomNew{Name: "Film night"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	room := place.Room.ID
-	item, err := ann.AddToRoom(ctx, room, api.RoomItemNew{Kind: "url", Source: "https://example.org/film.mp4", Title: "A film"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := ann.Playback(ctx, room)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// do sends a command at a node, with the version of the last acknowledged state.
-	do := func(c *client.Client, what api.PlaybackCommand) error {
-		what.Generation, what.Version = state.Generation, state.Version
-		got, err := c.Command(ctx, room, what)
-		if err == nil {
-			state = got
-		}
-		return err
-	}
-	// looks requests the playback until the response is not older than the acknowledged state. While Redis does not
-	// respond in time, a node has only the checkpoint.
-	looks := func(c *client.Client, when string) api.Playback {
-		t.Helper()
-		var got api.Playback
-		eventually.NoError(t, "the room to be answered "+when, func() (err error) {
-			if got, err = c.Playback(ctx, room); err == nil && (older(got, state) || got.Item != item.ID) {
-				err = fmt.Errorf("%+v, want nothing older than %+v", got, state)
-			}
-			return err
-		})
-		return got
-	}
-	// catchUp stores the effect of a command without a response.
-	catchUp := func(c *client.Client) {
-		if got, err := c.Playback(ctx, room); err == nil && !older(got, state) {
-			state = got
-		}
-	}
-	for _, what := range []api.PlaybackCommand{{Do: "load", Item: item.ID}, {Do: "play"}} {
-		if err := do(ann, what); err != nil {
-			t.Fatal(err)
-		}
-	}
+// screening is a room of a world, whose owner sends commands at both nodes. No failure takes an acknowledged state back.
+type screening struct {
+	*world
+	owner    []*client.Client // at each node
+	room     string
+	items    []string
+	commands int
 
-	some, killed := make(chan struct{}), make(chan struct{})
-	enough := sync.OnceFunc(func() { close(some) })
-	go func() {
-		defer close(killed)
-		<-some
-		first.Kill()
-	}()
-	commands := 0
-	for ; ; commands++ {
-		if commands == 50 {
-			enough()
-		}
-		err := do(there, api.PlaybackCommand{Do: "seek", Position: int64(commands)})
-		if refused, _ := errors.AsType[*client.Error](err); refused != nil && refused.Code == "room.state_away" {
-			catchUp(there) // Redis did not respond in time, and may have run it
-		} else if refused != nil {
-			t.Fatalf("a command is refused: %v", err)
-		} else if err != nil {
-			break
-		}
+	state, next api.Playback // the newest acknowledged state, and the effect of the present command
+}
+
+func newScreening(w *world) *screening {
+	s := &screening{world: w, owner: w.clients(w.take(1)[0])}
+	ctx := w.t.Context()
+	place, err := s.owner[0].CreateRoom(ctx, api.RoomNew{Name: "Film night"})
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	enough()
-	<-killed
-	state = looks(ann, "after the node was killed") // the command without a response may have run
-	t.Logf("%d commands until the node was killed", commands)
-	eventually.NoError(t, "a command at the other node", func() error {
-		catchUp(ann)
-		return do(ann, api.PlaybackCommand{Do: "seek", Position: 60_000})
-	})
-
-	maria.Kill9(t)
-	looks(ann, "without SQL")
-	maria.Restart(t)
-	eventually.NoError(t, "the room to be paused", func() error {
-		catchUp(ann)
-		return do(ann, api.PlaybackCommand{Do: "pause"})
-	})
-
-	server.Kill()
-	eventually.NoError(t, "the checkpoint to be answered without Redis", func() error { _, err := ann.Playback(ctx, room); return err })
-	server.RestartEmpty()
-	eventually.NoError(t, "a command after Redis came back empty", func() error {
-		got, err := ann.Playback(ctx, room)
+	s.room = place.Room.ID
+	for _, title := range []string{"A film", "Another one"} {
+		item, err := s.owner[0].AddToRoom(ctx, s.room, api.RoomItemNew{Kind: "url", Source: "https://example.org/film.mp4", Title: title})
 		if err != nil {
-			return err
+			w.t.Fatal(err)
 		}
-		if !got.Paused || got.Item != item.ID || got.Position != state.Position || got.Generation < state.Generation {
-			t.Errorf("after Redis came back empty: %+v, want the pause of %+v", got, state)
-		}
-		state = got
-		return do(ann, api.PlaybackCommand{Do: "play"})
-	})
-	first.Start()
-	waitReady(t, http.DefaultClient, first)
-	there, err = client.New(first.URL(), client.WithTokens(ann.Tokens()))
-	if err != nil {
-		t.Fatal(err)
+		s.items = append(s.items, item.ID)
 	}
-	if got := looks(there, "by the node that was killed"); got.Paused {
-		t.Errorf("the node that was killed says %+v, want %+v", got, state)
+	if s.state, err = s.owner[0].Playback(ctx, s.room); err != nil {
+		w.t.Fatal(err)
+	}
+	s.next = s.state
+	return s
+}
+
+func (s *screening) begin() {
+	s.work(1, 50*time.Millisecond, func(rng *rand.Rand, _ int) { s.command(rng) })
+}
+
+// command sends one command until a node has run it, or returns a state that is not older than the acknowledged one.
+func (s *screening) command(rng *rand.Rand) {
+	what := api.PlaybackCommand{Do: []string{"load", "play", "pause", "seek", "seek", "seek"}[rng.IntN(6)]}
+	s.next = s.state
+	switch what.Do {
+	case "load":
+		what.Item = s.items[rng.IntN(len(s.items))]
+		s.next.Item = what.Item
+	case "play", "pause":
+		s.next.Paused = what.Do == "pause"
+	case "seek":
+		what.Position = rng.Int64N(60_000)
+	}
+	for try := rng.IntN(len(s.owner)); s.t.Context().Err() == nil && !s.t.Failed(); try++ {
+		c := s.owner[try%len(s.owner)]
+		what.Generation, what.Version = s.state.Generation, s.state.Version
+		got, err := c.Command(s.t.Context(), s.room, what)
+		if err == nil {
+			s.state = got
+			s.commands++
+			return
+		}
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status < 500 && refused.Code != "room.playback_changed" &&
+			refused.Code != "room.command" {
+			s.bad("%+v is refused: %v", what, err)
+			return
+		}
+		if got, err = c.Playback(s.t.Context(), s.room); err == nil && !older(got, s.state) {
+			s.takes(got)
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // a node without Redis has only the checkpoint
 	}
 }
 
-// A viewer at a killed node no longer counts after the node's lease has expired. A room needs no worker between two
-// commands.
+// takes takes a state that was read after a command without an acknowledgement, which may have run. If Redis has lost
+// everything, the state has a higher generation. Only moves within one item may be lost.
+func (s *screening) takes(got api.Playback) {
+	if item := got.Item; item != s.state.Item && item != s.next.Item {
+		s.bad("the room shows item %q, want %q or %q", item, s.state.Item, s.next.Item)
+	} else if item == s.state.Item && got.Paused != s.state.Paused && got.Paused != s.next.Paused {
+		s.bad("the room shows %+v, want the pause of %+v", got, s.state)
+	}
+	s.state = got
+}
+
+func (s *screening) check() {
+	before, rng := s.commands, rand.New(rand.NewPCG(s.seed, 1))
+	for s.commands == before && !s.t.Failed() {
+		s.command(rng)
+	}
+	for i, c := range s.owner {
+		eventually.NoError(s.t, fmt.Sprintf("node %d to show the acknowledged state of the room", i), func() error {
+			got, err := c.Playback(s.t.Context(), s.room)
+			if err == nil && (older(got, s.state) || got.Item != s.state.Item || got.Paused != s.state.Paused) {
+				err = fmt.Errorf("%+v, want nothing older than %+v", got, s.state)
+			}
+			return err
+		})
+	}
+}
+
+// A killed node is listed as dead after its lease has expired, and a viewer there no longer counts. A room needs no worker
+// between two commands.
 func TestARoomOutlivesAGatewayAndAWorker(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redistest.Server(t).URL, "--dev=true", "--limits=false"}
+	redis := redistest.Server(t).URL
+	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redis, "--dev=true", "--limits=false"}
 	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
 	front := newNode(t, env, append(common, "--roles", "api,gateway")...)
 	gate := newNode(t, env, append(common, "--roles", "gateway")...)
@@ -192,7 +170,11 @@ func TestARoomOutlivesAGatewayAndAWorker(t *testing.T) {
 	}
 	say("Shall we begin?", atGate)
 
+	nodes := map[string]bool{front.URL(): true, gate.URL(): true, back.URL(): true}
+	eventually.Equal(t, "the nodes that are alive", nodes, func() map[string]bool { return alive(t, redis) })
 	gate.Kill()
+	nodes[gate.URL()] = false
+	eventually.Equal(t, "the nodes, one of them killed", nodes, func() map[string]bool { return alive(t, redis) })
 	eventually.Equal(t, "viewers after their node was killed", count(1), viewers)
 	moved := watchRoom(t, front, bob, room)
 	eventually.Equal(t, "viewers when one has come to another node", count(2), viewers)
@@ -204,12 +186,37 @@ func TestARoomOutlivesAGatewayAndAWorker(t *testing.T) {
 	}
 	watchRoom(t, front, eve, room)
 	eventually.Equal(t, "viewers without a worker", count(3), viewers)
+	if mails, err := ann.DevMails(ctx, "zoe@example.org"); err != nil || len(mails) != 0 {
+		t.Errorf("without a worker: %d mails (%v), want none", len(mails), err)
+	}
 	back.Start()
 	eventually.True(t, "the mail that was asked for without a worker", func() bool {
 		mails, err := ann.DevMails(ctx, "zoe@example.org")
 		return err == nil && len(mails) == 1
 	})
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/": 404, "/v1/checkin": 404, "/dev/mail": 404} {
+		if got, _ := fetch(t, back.URL()+path); got != want {
+			t.Errorf("the worker answers %d to %s, want %d", got, path, want)
+		}
+	}
+	const handled = `stoa_queue_handled_total{outcome="done"`
+	if _, text := fetch(t, back.URL()+"/metrics"); !strings.Contains(text, handled) {
+		t.Error("the worker's metrics do not show that it handled a message")
+	}
+	if _, text := fetch(t, front.URL()+"/metrics"); strings.Contains(text, handled) {
+		t.Error("the API's metrics show that it handled a message")
+	}
 	say("Then let us begin.", moved)
+}
+
+// alive returns whether each node is alive, by its address, as "stoa nodes" lists it.
+func alive(t *testing.T, redis string) map[string]bool {
+	t.Helper()
+	nodes := map[string]bool{}
+	for _, n := range listNodes(t, redis) {
+		nodes["http://"+n.Address] = n.Alive
+	}
+	return nodes
 }
 
 // viewer records the chat of a room that it watches.

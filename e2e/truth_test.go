@@ -344,6 +344,7 @@ func (w *world) settle(persons []*person) {
 	healed := time.Now()
 	w.calm.Lock()
 	defer w.calm.Unlock()
+	defer w.checkDomains()
 	var log map[string][]logRow
 	defer func() { w.judge(log) }() // also if the nodes never agree
 	eventually.Equal(w.t, fmt.Sprintf("the nodes to say what SQL has, after %q", w.inflicted), "", func() string {
@@ -357,6 +358,19 @@ func (w *world) settle(persons []*person) {
 		}
 		return fmt.Sprintf("%d answers that differ, among them\n%s", len(wrong), strings.Join(wrong[:min(10, len(wrong))], "\n"))
 	})
+}
+
+// checkDomains lets each domain compare everything.
+func (w *world) checkDomains() {
+	w.t.Helper()
+	if len(w.domains) == 0 || w.t.Failed() {
+		return
+	}
+	w.quiet()
+	time.Sleep(maxStale)
+	for _, d := range w.domains {
+		d.check()
+	}
 }
 
 // settleAll is settle for all persons who may have checked in, and some who did not.

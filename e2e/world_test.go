@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
@@ -52,8 +54,9 @@ type world struct {
 	think   time.Duration // maximum pause of a caller
 	pace    int           // new persons per second during a failure
 
-	reserve, reserved int       // persons at the end for [world.late], and the number already used
+	reserve, reserved int       // persons at the end for [world.take], and the number already used
 	also              []*person // additional persons that the round compares
+	domains           []domain  // parts of the product that work next to the check-ins
 
 	// Possible excuses of a failed request. Redis is no excuse.
 	nodesDie, sqlDies atomic.Bool
@@ -61,6 +64,7 @@ type world struct {
 
 	next, released atomic.Int64 // number of persons that have begun, and that may begin
 	over           atomic.Bool
+	working        sync.WaitGroup
 	calm           sync.RWMutex // locked for reading during each request
 	used           sync.Map     // connections that have carried a request
 
@@ -73,6 +77,13 @@ type world struct {
 	converged              time.Duration // the longest wait after a failure
 	inflicted              []string
 	settled                []time.Time // times when everything was correct
+}
+
+// A domain is a part of the product in a world. Its users work until the world is over, and record what was
+// acknowledged.
+type domain interface {
+	begin()
+	check() // compares all of it while nobody works
 }
 
 // person is a user with a token and a history, written to SQL in the form of the server. It also has the requests and
@@ -131,6 +142,7 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 	// The client closes idle connections before the server does, which could fail a request at that moment.
 	w.hc = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: callers, IdleConnTimeout: time.Minute}}
 	t.Cleanup(func() {
+		w.stop()
 		w.hc.CloseIdleConnections()
 		w.judgeReads()
 		t.Logf("seed %d: %s; %d answers, the slowest after %s; %d refusals, %d without an answer; right again within %s of a failure",
@@ -143,21 +155,53 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 	return w
 }
 
+// clients returns the clients of a person at each node, which follow the node's address after a restart.
+func (w *world) clients(p *person) (all []*client.Client) {
+	w.t.Helper()
+	for _, n := range w.nodes {
+		h := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(n.URL(), "http://"))
+		}}}
+		w.t.Cleanup(h.CloseIdleConnections)
+		c, err := client.New("http://stoa.example.org", client.WithHTTPClient(h), client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// temporary reports whether a request may be sent again: the node died, or a part of it was unavailable.
+func temporary(err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return !ok || refused.Status >= 500 || refused.Status == http.StatusTooManyRequests || refused.Status == 499
+}
+
 // crowd runs 64 callers until the test ends. New persons check in when the story releases them.
 func (w *world) crowd() {
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
+	w.work(callers, w.think, func(rng *rand.Rand, _ int) { w.askSomething(rng) })
+}
+
+// work runs n callers that repeat an action until the world is over, with pauses.
+func (w *world) work(n int, pause time.Duration, act func(rng *rand.Rand, i int)) {
+	for i := range n {
+		w.working.Go(func() {
 			rng := rand.New(rand.NewPCG(w.seed, uint64(i)+1))
 			for !w.over.Load() {
 				w.calm.RLock()
-				w.askSomething(rng)
+				act(rng, i)
 				w.calm.RUnlock()
-				time.Sleep(time.Duration(rng.Int64N(int64(w.think))))
+				time.Sleep(time.Duration(rng.Int64N(int64(pause))))
 			}
 		})
 	}
-	w.t.Cleanup(func() { w.over.Store(true); wg.Wait() })
+}
+
+// stop ends all callers.
+func (w *world) stop() {
+	w.over.Store(true)
+	w.working.Wait()
 }
 
 func (w *world) askSomething(rng *rand.Rand) {
@@ -226,7 +270,9 @@ func (w *world) round(what string, fail func()) {
 		for {
 			select {
 			case <-tick.C:
-				w.release(1)
+				if w.released.Load() < from+2*perRound-30 { // the failure may take long
+					w.release(1)
+				}
 			case <-healed:
 				return
 			}
@@ -262,15 +308,28 @@ func (w *world) replayed(nodes []*node, what string, fail func()) {
 	}
 }
 
-// perRound is the number of persons for a round, in addition to w.pace for each second of the failure.
+// perRound is half of the maximum number of persons of a round.
 const perRound = 140
 
-// late returns n persons from the end of the list, who check in only when the story calls them. The round compares them
-// as well.
-func (w *world) late(n int) []*person {
+// take returns n persons from the end of the list, who do not belong to the crowd.
+func (w *world) take(n int) []*person {
 	w.reserved += n
-	w.also = w.persons[len(w.persons)-w.reserved:][:n:n]
-	return w.also
+	if w.reserved > w.reserve {
+		w.t.Fatalf("%d persons are reserved, want %d", w.reserve, w.reserved)
+	}
+	return w.persons[len(w.persons)-w.reserved:][:n:n]
+}
+
+// late returns n persons who check in only when the story calls them. The round compares them as well.
+func (w *world) late(n int) []*person {
+	w.also = append(w.also, w.take(n)...)
+	return w.also[len(w.also)-n:]
+}
+
+// add adds a domain, whose users begin to work.
+func (w *world) add(d domain) {
+	w.domains = append(w.domains, d)
+	d.begin()
 }
 
 // upTo returns i, or the number of persons in the crowd if that is lower.
