@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,8 +58,9 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
 	args := []string{"--social-cooldown-refused", "0s", "--social-cooldown-withdrawn", "0s", "--accounts-limits-codes-per-minute", "1000",
 		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000",
-		"--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + t.TempDir()}
-	const failures = 12
+		"--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + t.TempDir(),
+		"--gateway-drain-over", "1s"}
+	const failures = 13
 	reserve := known + 2*tapped64 + 2*pairs + 40 + 2*couples + trio + 3 + *soakFlag*callers
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, reserve+*soakFlag*failures*2*perRound,
 		append([]string{"--redis", "redis://" + proxy.ln.Addr().String()}, args...), append([]string{"--redis", server.URL}, args...))
@@ -81,6 +83,14 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		}
 	}
 	for range *soakFlag {
+		w.suffer(failure{what: "a node drains and stops by an operator's order", nodes: true, replay: w.nodes[:1], do: func() {
+			out, err := exec.Command(stoaBinary(t), "nodes", "drain", nodeID(t, server.URL, w.nodes[0]), "--stop", "--redis", server.URL).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			eventually.True(t, "a node that is told to stop to end", w.nodes[0].isDown)
+			w.nodes[0].Start()
+		}})
 		for i, n := range w.nodes {
 			w.suffer(failure{what: fmt.Sprint("node ", i, " is killed"), nodes: true, replay: []*node{n}, do: func() {
 				n.Kill()
@@ -128,9 +138,11 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			w.moment(time.Second)
 			maria.Restart(t)
 		}})
+		w.mu.Lock()
 		if w.refused == 0 {
 			t.Error("nobody was refused: the kill hit nothing")
 		}
+		w.mu.Unlock()
 		w.suffer(failure{what: "the database stands still", sql: true, do: func() { // callers wait
 			maria.Pause(t)
 			w.moment(2 * time.Second)

@@ -76,7 +76,7 @@ func (u *uploads) send(rng *rand.Rand) {
 		return err
 	})
 	if !message {
-		u.tried(rng, "an acceptance", "transfer.state", func(n int) error { _, err := u.to[n].AcceptTransfer(ctx, file.id); return err })
+		u.tried(rng, "an acceptance", "transfer.ended", func(n int) error { _, err := u.to[n].AcceptTransfer(ctx, file.id); return err })
 	}
 	u.tried(rng, "an upload", "", func(n int) error {
 		return u.from[n].Upload(ctx, file.id, bytes.NewReader(file.content), offer.Size)

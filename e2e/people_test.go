@@ -172,7 +172,10 @@ func (w *people) live(rng *rand.Rand, p *pair) {
 		me.name = name
 	case n < 25 && !me.blocks:
 		w.do(rng, blocks, me.person, http.MethodPut, "/v1/blocks/"+other.id, "")
-		me.blocks, p.request = true, ""
+		if me.blocks = true; p.request != "" && p.asker != i {
+			p.closed() // a block refuses the other user's request
+		}
+		p.request = ""
 		p.part()
 	case me.blocks:
 		w.do(rng, unblocks, me.person, http.MethodDelete, "/v1/blocks/"+other.id, "")
