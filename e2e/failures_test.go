@@ -60,7 +60,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000",
 		"--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + t.TempDir(),
 		"--gateway-drain-over", "1s"}
-	const failures = 13
+	const failures = 14
 	reserve := known + 2*tapped64 + 2*pairs + 40 + 2*couples + trio + 3 + *soakFlag*callers
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, reserve+*soakFlag*failures*2*perRound,
 		append([]string{"--redis", "redis://" + proxy.ln.Addr().String()}, args...), append([]string{"--redis", server.URL}, args...))
@@ -110,6 +110,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			chats.more(20)
 			proxy.cut.Store(false)
 		}})
+		w.suffer(failure{what: "Redis is emptied while nobody writes", replay: w.nodes, do: func() { chats.sameAsFresh(server.FlushAll) }})
 		w.suffer(failure{what: "Redis is emptied", replay: w.nodes, do: server.FlushAll})
 		w.suffer(failure{what: "Redis is killed and has nothing", replay: w.nodes,
 			do: killed(func() { server.Settings("appendonly yes", "appendfsync everysec") })})
