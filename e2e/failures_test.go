@@ -153,6 +153,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	people.did("asked", "accepted", "refused", "withdrawn", "remarked", "parted", "blocked", "unblocked", "renamed", "logged out")
 	newcomers.did("registered", "logged in", "refreshed", "logged out")
 	eventually.True(t, "names to be read", func() bool { return profiles.reads.Load() > 0 })
+	w.stop()
 	w.settleAll()
 	chats.sameAsFresh(server.FlushAll)
 }
