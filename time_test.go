@@ -20,8 +20,6 @@ var byRealTime = []string{
 	"e2e/chats_test.go", "e2e/failures_test.go",
 	"e2e/newcomers_test.go",
 	"e2e/people_test.go",
-	"e2e/profiles_test.go",
-	"e2e/roles_test.go",
 	"e2e/world_test.go",
 	"internal/checkin/reconcile_test.go",
 	"internal/checkin/redisfirst_test.go",

@@ -84,7 +84,8 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	}
 	for range *soakFlag {
 		w.suffer(failure{what: "a node drains and stops by an operator's order", nodes: true, replay: w.nodes[:1], do: func() {
-			out, err := exec.Command(stoaBinary(t), "nodes", "drain", nodeID(t, server.URL, w.nodes[0]), "--stop", "--redis", server.URL).CombinedOutput()
+			id := nodeID(t, server.URL, w.nodes[0])
+			out, err := exec.Command(stoaBinary(t), "nodes", "drain", id, "--stop", "--redis", server.URL).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

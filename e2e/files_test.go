@@ -51,7 +51,7 @@ func (u *uploads) tried(rng *rand.Rand, what, done string, request func(node int
 			u.bad("%s is refused: %v", what, err)
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		pauseToRetry()
 	}
 }
 

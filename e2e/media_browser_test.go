@@ -86,8 +86,9 @@ func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
 	}
 	lines := regexp.MustCompile(`(?m)^img\..*$`).FindAllString(string(readme), -1)
 	elsewhere := ada.stranger(app.URL)
-	elsewhere.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("globalThis.img = new Image(); (() => { const client = { at: (url) => url }, url = %q;\n%s\n})()",
-		evaluated[string](bob, `document.querySelector("img.shot").src`), strings.Join(lines, "\n"))))
+	script := fmt.Sprintf("globalThis.img = new Image(); (() => { const client = { at: (url) => url }, url = %q;\n%s\n})()",
+		evaluated[string](bob, `document.querySelector("img.shot").src`), strings.Join(lines, "\n"))
+	elsewhere.do(chromedp.Evaluate[chromedp.Void](script))
 	elsewhere.until("the thumbnail in the app", "img.naturalWidth > 0")
 	bob.click(".shot-link")
 	bob.until("the picture in a dialog", `document.querySelector("dialog .viewed")?.naturalWidth > 320`)

@@ -44,7 +44,7 @@ type pair struct {
 	asked   int // number of requests so far
 }
 
-// closed records the answer to the pending request, of which its sender gets a notice.
+// closed records the answer to the pending request. Its sender gets a notice.
 func (p *pair) closed() {
 	p.side[p.asker].answers++
 	p.request = ""

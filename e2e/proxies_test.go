@@ -283,7 +283,8 @@ func (s *struck) ReadAt(b []byte, at int64) (int, error) {
 	return s.Reader.ReadAt(b, at)
 }
 
-// Three nodes restart one after the other. Meanwhile 30 sockets receive 20 messages a second. No request fails, and every socket receives every message once.
+// Three nodes restart one after the other. Meanwhile 30 sockets receive 20 messages a second. No request fails, and every
+// socket receives every message once.
 func TestNodesRestartBehindShippedProxiesWithoutFailures(t *testing.T) {
 	t.Parallel()
 	cfg, redis := sqldb.Config{URL: sqldbtest.Server(t).URL}, redistest.Server(t).URL

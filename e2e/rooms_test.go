@@ -94,7 +94,7 @@ func (s *screening) command(rng *rand.Rand, do string) {
 			s.takes(got)
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // a node without Redis has only the checkpoint
+		pauseToRetry() // a node without Redis has only the checkpoint
 	}
 }
 

@@ -360,19 +360,6 @@ func (w *world) settle(persons []*person) {
 	})
 }
 
-// checkDomains lets each domain compare everything.
-func (w *world) checkDomains() {
-	w.t.Helper()
-	if len(w.domains) == 0 || w.t.Failed() {
-		return
-	}
-	w.quiet()
-	time.Sleep(maxStale)
-	for _, d := range w.domains {
-		d.check()
-	}
-}
-
 // settleAll is settle for all persons who may have checked in, and some who did not.
 func (w *world) settleAll() {
 	w.t.Helper()

@@ -83,7 +83,7 @@ type world struct {
 // acknowledged.
 type domain interface {
 	begin()
-	check() // compares all of it while nobody works
+	check() // compares all of it while its users pause
 }
 
 // person is a user with a token and a history, written to SQL in the form of the server. It also has the requests and
@@ -163,7 +163,8 @@ func (w *world) clients(p *person) (all []*client.Client) {
 			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(n.URL(), "http://"))
 		}}}
 		w.t.Cleanup(h.CloseIdleConnections)
-		c, err := client.New("http://stoa.example.org", client.WithHTTPClient(h), client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
+		c, err := client.New("http://stoa.example.org", client.WithHTTPClient(h),
+			client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -307,6 +308,22 @@ func (w *world) replayed(nodes []*node, what string, fail func()) {
 		})
 	}
 }
+
+// checkDomains lets each domain compare everything.
+func (w *world) checkDomains() {
+	w.t.Helper()
+	if len(w.domains) == 0 || w.t.Failed() {
+		return
+	}
+	w.quiet()
+	time.Sleep(maxStale)
+	for _, d := range w.domains {
+		d.check()
+	}
+}
+
+// pauseToRetry waits before a request is sent again.
+func pauseToRetry() { time.Sleep(20 * time.Millisecond) }
 
 // perRound is half of the maximum number of persons of a round.
 const perRound = 140
