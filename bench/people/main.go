@@ -160,7 +160,8 @@ func open(ctx context.Context, sqlURL, redisURL string) (n *node, err error) {
 		Log: quiet}); err != nil {
 		return nil, err
 	}
-	if n.social, err = social.New(social.Config{DB: n.db, Caches: caches, Cache: policy, Bus: bus, People: n.accounts, Log: quiet}); err != nil {
+	if n.social, err = social.New(social.Config{DB: n.db, Caches: caches, Cache: policy, Bus: bus, People: n.accounts,
+		Log: quiet}); err != nil {
 		return nil, err
 	}
 	n.running.Go(func() { _ = bus.Run(ctx, func() {}) })

@@ -131,8 +131,8 @@ func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
 		log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bus{nodes: bus.New(db, busKeys, bus.Config{Node: node, Keep: logLength, Log: log}), db: db, node: node, log: log,
-		ahead: func([]string) {}, out: make(chan []Event, queueSize), paced: make(chan []Event), checks: make(chan struct{}, 1), dead: make(chan struct{}, 1),
-		channels: map[string]*channel{}}
+		ahead: func([]string) {}, out: make(chan []Event, queueSize), paced: make(chan []Event),
+		checks: make(chan struct{}, 1), dead: make(chan struct{}, 1), channels: map[string]*channel{}}
 	b.nodes.Handle(topic, bus.Handler{
 		Event: func(bus.Event) { b.resetAll() },
 		Lost:  b.requestCheck,
