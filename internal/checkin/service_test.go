@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/background/queue"
 	"github.com/stoa-dev/stoa/internal/base/civil"
@@ -949,5 +951,36 @@ func TestCheckIn_CorrectsStaleGuess(t *testing.T) {
 		}
 		a.check(t, users, c)
 		b.check(t, users, c)
+	})
+}
+
+// Notified listeners load the state at once, and another node may serve it from Redis.
+func TestNew_BusDelaysEpochsWhileBehind(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		rdb := redistest.OpenConfig(t, wire.Config())
+		here, there := events.NewBus(rdb, "here", nil), events.NewBus(server.Open(t), "there", nil)
+		s := New(Config{DB: sqldbtest.SQLite(t), Redis: rdb, Bus: here, Node: "here", Metrics: prometheus.NewRegistry(),
+			Log: slog.New(slog.DiscardHandler)})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() { _ = here.Run(ctx, func() {}) })
+		running.Go(func() { _ = there.Run(ctx, func() {}) })
+		var lost atomic.Int64
+		there.Listen(ctx, "ann", &events.Listener{Lost: func() { lost.Add(1) }, Event: func(events.Event, events.Position) {}})
+		bubble.Sleep(time.Second)
+		s.projection.Begin(time.Now())
+		s.projection.Missed(time.Now(), change{}) // the projection does not run
+		wire.Refuse()
+		here.Publish([]events.Event{events.New(api.EventCheckinMarked, "ann", time.Now(), []byte("{}"))})
+		bubble.Sleep(time.Second)
+		wire.Heal()
+		bubble.Sleep(time.Minute)
+		if n := lost.Load(); n != 0 {
+			t.Errorf("%d new epochs while Redis lacks a check-in", n)
+		}
 	})
 }

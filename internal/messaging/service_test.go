@@ -1164,3 +1164,34 @@ func TestForward_RetryIsSameMessage(t *testing.T) {
 		}(), ErrChat)
 	})
 }
+
+// Notified listeners load the state at once, and another node may serve it from Redis.
+func TestNew_BusDelaysEpochsWhileBehind(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		rdb := redistest.OpenConfig(t, wire.Config())
+		w := newWorld(t, sqldbtest.SQLite(t), server.Open(t), Settings{})
+		here := events.NewBus(rdb, "here", nil)
+		s := New(t.Context(), Config{DB: w.sql.db, Redis: rdb, Caches: cache.NewRuntime(rdb, here.Nodes(), cache.Config{}), Node: "here",
+			Bus: here, People: w.accounts, Relations: w.social, Groups: w.in, Files: w.uploads, Log: slog.New(slog.DiscardHandler)})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() { _ = here.Run(ctx, func() {}) })
+		var lost atomic.Int64
+		w.bus.Listen(ctx, "ann", &events.Listener{Lost: func() { lost.Add(1) }, Event: func(events.Event, events.Position) {}})
+		bubble.Sleep(time.Second)
+		s.projection.Begin(time.Now())
+		s.projection.Missed(time.Now(), change{}) // the projection does not run
+		wire.Refuse()
+		here.Publish([]events.Event{events.New(api.EventChatStands, "ann", time.Now(), []byte("{}"))})
+		bubble.Sleep(time.Second)
+		wire.Heal()
+		bubble.Sleep(time.Minute)
+		if n := lost.Load(); n != 0 {
+			t.Errorf("%d new epochs while Redis lacks a message", n)
+		}
+	})
+}
