@@ -191,8 +191,7 @@ func (r *Redis) claimTopic(ctx context.Context, topic string, n int, life time.D
 	cursor := cmp.Or(r.cursors[topic], atEnd)
 	r.mu.Unlock()
 	items, err := r.do(ctx, claimScript.Cmd([]keyspace.Key{stream(topic), notes(topic)}, group, working, keyspace.Millis(life),
-		strconv.Itoa(n),
-		cursor))[0].Items()
+		strconv.Itoa(n), cursor))[0].Items()
 	if err != nil {
 		return nil, false, err
 	}
