@@ -354,14 +354,16 @@ func successor(ctx context.Context, q sqldb.Querier, id ID, owner ViewerID) (m M
 	return m, sqldb.Missing(err, ErrMember)
 }
 
+const itemColumns = "room_id, id, kind, source, title, duration, by_id, added, removed"
+
+func (it *Item) fields(room *ID) []any {
+	return []any{room, &it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed}
+}
+
 // itemsOf returns a room's playlist in its order, with removed items.
 func itemsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Item, error) {
-	rows, err := q.QueryContext(ctx, "SELECT id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE room_id = ? "+
-		"ORDER BY place, id", id)
-	return sqldb.Collect(rows, err, func(rows *sql.Rows) (it Item, err error) {
-		err = rows.Scan(&it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
-		return it, err
-	})
+	all, err := playlistsOf(ctx, q, []ID{id})
+	return all[id], err
 }
 
 // playlistsOf returns the playlists of at most 500 rooms, with an empty one for a room without items.
@@ -370,12 +372,11 @@ func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item
 	for _, id := range list {
 		all[id] = nil
 	}
-	rows, err := q.QueryContext(ctx, "SELECT room_id, id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE "+
-		"room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
+	rows, err := q.QueryContext(ctx, "SELECT "+itemColumns+" FROM room_items WHERE room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var of ID
 		var it Item
-		err := rows.Scan(&of, &it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
+		err := rows.Scan(it.fields(&of)...)
 		all[of] = append(all[of], it)
 		return err
 	})
@@ -383,8 +384,7 @@ func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item
 
 // selectItem returns an item of any room, and its room. It returns ErrItem.
 func selectItem(ctx context.Context, q sqldb.Querier, id ItemID) (it Item, room ID, err error) {
-	err = q.QueryRowContext(ctx, "SELECT id, room_id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE id = ?", id).
-		Scan(&it.ID, &room, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
+	err = q.QueryRowContext(ctx, "SELECT "+itemColumns+" FROM room_items WHERE id = ?", id).Scan(it.fields(&room)...)
 	return it, room, sqldb.Missing(err, ErrItem)
 }
 

@@ -30,8 +30,8 @@ type Summary struct {
 const summaryColumns = roomColumns + `, r.active, (SELECT m.user_id FROM room_members m WHERE m.room_id = r.id AND m.role = 3),
 	(SELECT COUNT(*) FROM room_lines l WHERE l.room_id = r.id), (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id), (SELECT COUNT(*) FROM room_items i WHERE i.room_id = r.id AND i.removed = 0)`
 
-func scanSummary(rows *sql.Rows) (s Summary, err error) {
-	s.Room, err = scanRoom(rows.Scan, &s.Active, &s.Owner, &s.Lines, &s.Comments, &s.Items)
+func scanSummary(scan func(...any) error) (s Summary, err error) {
+	s.Room, err = scanRoom(scan, &s.Active, &s.Owner, &s.Lines, &s.Comments, &s.Items)
 	s.Members = s.members
 	return s, err
 }
@@ -40,21 +40,14 @@ func scanSummary(rows *sql.Rows) (s Summary, err error) {
 func Summaries(ctx context.Context, db *sqldb.DB, n int) (_ []Summary, err error) {
 	defer errs.Wrap(&err, "rooms.Summaries")
 	rows, err := db.QueryContext(ctx, "SELECT "+summaryColumns+" FROM rooms r WHERE r.closed = 0 ORDER BY r.active DESC, r.id LIMIT ?", n)
-	return sqldb.Collect(rows, err, scanSummary)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Summary, error) { return scanSummary(rows.Scan) })
 }
 
 // Find returns a room, or ErrRoom. It reads only SQL.
-func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Summary, err error) {
+func Find(ctx context.Context, db *sqldb.DB, id ID) (s Summary, err error) {
 	defer errs.Wrap(&err, "rooms.Find %s", id)
-	rows, err := db.QueryContext(ctx, "SELECT "+summaryColumns+" FROM rooms r WHERE r.id = ? AND r.closed = 0", id)
-	found, err := sqldb.Collect(rows, err, scanSummary)
-	if err == nil && len(found) == 0 {
-		err = ErrRoom
-	}
-	if err != nil {
-		return Summary{}, err
-	}
-	return found[0], nil
+	s, err = scanSummary(db.QueryRowContext(ctx, "SELECT "+summaryColumns+" FROM rooms r WHERE r.id = ? AND r.closed = 0", id).Scan)
+	return s, sqldb.Missing(err, ErrRoom)
 }
 
 // EnqueueClose enqueues the closing of a room. A running server closes it at once. It returns ErrRoom.

@@ -115,35 +115,31 @@ func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, without 
 
 const lineColumns = "seq, COALESCE(id, ''), user_id, name, guest, body, at"
 
+func (l *Line) fields() []any {
+	return []any{&l.Seq, &l.ID, &l.From, &l.Name, &l.Guest, &l.Text, &l.At}
+}
+
 func scanLine(rows *sql.Rows) (l Line, err error) {
-	err = rows.Scan(&l.Seq, &l.ID, &l.From, &l.Name, &l.Guest, &l.Text, &l.At)
+	err = rows.Scan(l.fields()...)
 	return l, err
 }
 
-// selectLine returns a line of a sender in a room. It waits for the transaction that caused a duplicate.
-func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.ID[Line]) (Line, error) {
-	rows, err := db.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+
-		db.Dialect().ForUpdate(), line, id, by)
-	found, err := sqldb.Collect(rows, err, scanLine)
-	return earlierEntry(found, err)
-}
-
-// earlierEntry returns the line or danmaku that an earlier try of a request stored. It returns ErrRoom if the id
-// belongs to another sender or room.
-func earlierEntry[T any](found []T, err error) (v T, _ error) {
-	if err != nil {
-		return v, err
-	}
-	if len(found) == 0 {
-		return v, ErrRoom
-	}
-	return found[0], nil
+// selectLine returns the line that an earlier try of a request stored. It waits for the transaction that caused a
+// duplicate. It returns ErrRoom if the id belongs to another sender or room.
+func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.ID[Line]) (l Line, err error) {
+	err = db.QueryRowContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+
+		db.Dialect().ForUpdate(), line, id, by).Scan(l.fields()...)
+	return l, sqldb.Missing(err, ErrRoom)
 }
 
 const commentColumns = "id, item, position, user_id, body, color, flight, scale, at"
 
+func (c *Comment) fields() []any {
+	return []any{&c.ID, &c.Item, &c.Position, &c.From, &c.Text, &c.Color, &c.Mode, &c.Size, &c.At}
+}
+
 func scanComment(rows *sql.Rows) (c Comment, err error) {
-	err = rows.Scan(&c.ID, &c.Item, &c.Position, &c.From, &c.Text, &c.Color, &c.Mode, &c.Size, &c.At)
+	err = rows.Scan(c.fields()...)
 	return c, err
 }
 
@@ -155,12 +151,11 @@ func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after 
 	return sqldb.Collect(rows, err, scanComment)
 }
 
-// selectComment returns a danmaku of a sender in a room. It waits for the transaction that caused a duplicate.
-func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (Comment, error) {
-	rows, err := db.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+
-		db.Dialect().ForUpdate(), comment, id, by)
-	found, err := sqldb.Collect(rows, err, scanComment)
-	return earlierEntry(found, err)
+// selectComment is [selectLine] for a danmaku.
+func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (c Comment, err error) {
+	err = db.QueryRowContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+
+		db.Dialect().ForUpdate(), comment, id, by).Scan(c.fields()...)
+	return c, sqldb.Missing(err, ErrRoom)
 }
 
 // latestComments returns at most n danmaku of a room that were sent after a time, newest first.
