@@ -286,3 +286,9 @@ func ExampleStream() {
 	// 1 <nil>
 	// [] <nil>
 }
+
+func ExampleMillis() {
+	fmt.Println(keyspace.Millis(90 * time.Second))
+	// Output:
+	// 90000
+}
