@@ -35,9 +35,7 @@ func (a *actives) on(day string) []string {
 		a.t.Fatal("no family has the sets of days")
 	}
 	items, err := a.redis.Do(a.t.Context(), keyspace.Cmd{Name: "SMEMBERS", Key: parsed.Key()}).Items()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	all := make([]string, len(items))
 	for i, item := range items {
 		all[i] = item.Str

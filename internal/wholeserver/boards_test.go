@@ -23,9 +23,7 @@ func TestWhoIsHiddenHasAPlaceOnABoardAndNoName(t *testing.T) {
 		ids := make([]string, len(all))
 		for i, c := range all {
 			me, err := c.Me(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ids[i] = me.ID
 			time.Sleep(time.Second) // the first to reach a value ranks first
 			if _, err := c.Checkin(t.Context(), api.CheckinRequest{}); err != nil {
@@ -40,9 +38,7 @@ func TestWhoIsHiddenHasAPlaceOnABoardAndNoName(t *testing.T) {
 				for _, name := range []string{"streak", "total_days", "week", "month"} {
 					_, _, body := s.Call(t, c, "GET", "/v1/checkin/boards/"+name+"?around=5", "")
 					var b api.Board
-					if err := json.Unmarshal([]byte(body), &b); err != nil {
-						t.Fatal(err)
-					}
+					must(t, json.Unmarshal([]byte(body), &b))
 					var names []string
 					for i, r := range b.Entries {
 						if r.Rank != i+1 || r.Value != 1 || (r.Name == "") != (r.User == "") {
@@ -69,9 +65,7 @@ func TestWhoIsHiddenHasAPlaceOnABoardAndNoName(t *testing.T) {
 		if got := sees(); got != "[1,2,3 1,2,3 1,2,3]" {
 			t.Errorf("at first: %s", got)
 		}
-		if err := ann.Block(t.Context(), ids[1]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ann.Block(t.Context(), ids[1]))
 		if got := sees(); got != "[1,,3 ,2,3 1,2,3]" {
 			t.Errorf("once Ann blocks Bob: %s", got)
 		}
@@ -86,9 +80,7 @@ func TestWhoIsHiddenHasAPlaceOnABoardAndNoName(t *testing.T) {
 				t.Errorf("when Eve has on_boards %v: %s, want %s", tt.onBoards, got, tt.want)
 			}
 		}
-		if err := ann.Unblock(t.Context(), ids[1]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ann.Unblock(t.Context(), ids[1]))
 		if got := sees(); got != "[1,2,3 1,2,3 1,2,3]" {
 			t.Errorf("without a block: %s", got)
 		}

@@ -103,12 +103,8 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		eve.says(t, bob, "1", "Hello")
 		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello")
 		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello")
-		if err := eve.c.Typing(t.Context(), client.ChatWith(bob.id), true); err != nil {
-			t.Fatal(err)
-		}
-		if err := bob.c.Mark(t.Context(), client.ChatWith(eve.id), api.MarkRequest{Read: 2}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, eve.c.Typing(t.Context(), client.ChatWith(bob.id), true))
+		must(t, bob.c.Mark(t.Context(), client.ChatWith(eve.id), api.MarkRequest{Read: 2}))
 		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2")
 		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2")
 		if _, err := eve.c.React(t.Context(), client.ChatWith(bob.id), 1, "👍"); err != nil {
@@ -241,9 +237,7 @@ func TestWhoIsBlockedReachesNobody(t *testing.T) {
 		befriend(t, bob.c, eve.c)
 		bob.says(t, eve, "1", "Hi")
 		eve.hearsOfChats(t, "message.new 1 Hi")
-		if err := eve.c.Block(t.Context(), bob.id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, eve.c.Block(t.Context(), bob.id))
 		bubble.Sleep(maxStale)
 		chat := client.ChatWith(eve.id)
 		_, err := bob.c.Send(t.Context(), chat, api.Send{ClientID: "2", Content: api.Content{Kind: api.MessageText, Text: "Ho"}})

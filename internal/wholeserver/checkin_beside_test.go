@@ -25,14 +25,10 @@ func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 		s := testkit.Start(t, func(cfg *app.Config) { cfg.Data = dir })
 		c := s.SignUp(t, "UTC")
 		me, err := c.Me(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.Call(t, c, "POST", "/v1/checkin", "{}") // loads its record, with one day
 		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer db.Close()
 		x := checkin.NewAdmin(db)
 		today := time.Now().UTC()
@@ -49,9 +45,7 @@ func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 			return strings.Contains(status, `"streak":3`) && strings.Contains(board, `"value":3`)
 		})
 		r, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		eventually.True(t, "a server to do the run", func() bool {
 			r, err = x.Runs.Run(t.Context(), r.ID)
 			return err != nil || r.State == runs.Done

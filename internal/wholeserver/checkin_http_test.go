@@ -44,9 +44,7 @@ func TestTheStraightPathByHTTP(t *testing.T) {
 			expect(t, s, c, step.method, step.path, step.body, step.want)
 		}
 		me, err := c.Me(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, board := range []string{"streak", "total_days"} {
 			row := fmt.Sprintf(`{"rank":1,"user":"%s","name":"User 1","value":2}`, me.ID)
 			expect(t, s, c, "GET", "/v1/checkin/boards/"+board, "", fmt.Sprintf(`{"board":"%s","entries":[%s],"me":%s}`, board, row, row))

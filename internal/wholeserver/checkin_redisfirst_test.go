@@ -32,9 +32,7 @@ func TestAServerInRedisFirstModeTakesCheckInsToSQL(t *testing.T) {
 				return true
 			})
 			db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer db.Close()
 			eventually.True(t, "sql to have the day", func() bool {
 				var n int

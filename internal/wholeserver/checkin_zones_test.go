@@ -81,9 +81,7 @@ func datesThatWereLeftOut(t *testing.T, e sqldbtest.Engine) {
 		eventually.True(t, "everybody to be on the board "+name, func() bool {
 			var err error
 			board, err = bens[0].Board(t.Context(), name, client.BoardQuery{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return len(board.Entries) == len(bens) && !slices.ContainsFunc(board.Entries, func(e api.BoardRow) bool { return e.Value != days })
 		})
 	}
@@ -98,15 +96,11 @@ func datesThatWereLeftOut(t *testing.T, e sqldbtest.Engine) {
 		}
 	}
 	db, err := sqldb.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	x := checkin.NewAdmin(db)
 	r, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eventually.True(t, "the reconciliation", func() bool {
 		r, err = x.Runs.Run(t.Context(), r.ID)
 		return err != nil || r.State == runs.Done

@@ -28,29 +28,21 @@ func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 		bob, eve, dan := p.join(0, "Bob"), p.join(1, "Eve"), p.join(0, "Dan")
 		befriend(t, bob.c, eve.c)
 		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		chat := client.ChatIn(made.Group.ID)
 		shot, voice, file := square(t, 700), voiceOf(2000), someBytes(5<<20+7)
 		send := func(kind, name string, media api.Media, data []byte) api.Sent {
 			t.Helper()
 			sent, err := bob.c.SendMedia(ctx, chat, api.Content{Kind: kind, Media: &media}, name, struct{ io.ReadSeeker }{bytes.NewReader(data)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return sent
 		}
 		sentShot := send(api.MessageImage, "beach.png", api.Media{Alt: "a beach"}, shot)
 		sentVoice := send(api.MessageVoice, "voice", api.Media{Waveform: []int{1, 2, 3}}, voice)
 		sentFile, err := bob.c.SendFile(ctx, chat, `<script>.html`, bytes.NewReader(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list, err := eve.c.Messages(ctx, chat, client.MessageRange{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		last := list.Messages[len(list.Messages)-3:]
 		if m := last[0].Media; m == nil || m.Width != 700 || m.Height != 700 || len(m.Thumbnails) != 2 || m.Type != "image/png" || m.URL != "" ||
 			m.SHA256 != sum(shot) || m.Alt != "a beach" {
@@ -83,9 +75,7 @@ func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 		looks := func(seq int64, side int, typ, disposition string) []byte {
 			t.Helper()
 			link, err := eve.c.MessageFileLink(ctx, chat, seq, side)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r := p.tus(0, nil, "GET", link.URL, nil)
 			b, err := io.ReadAll(r.Body)
 			if err != nil || r.StatusCode != 200 {
@@ -135,12 +125,8 @@ func TestPicturesVoicesAndFilesAreSentToAGroup(t *testing.T) {
 			t.Errorf("its sender removes the file of a message: %v", err)
 		}
 		link, err := eve.c.MessageFileLink(ctx, chat, sentShot.Seq, 320)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := bob.c.RecallMessage(ctx, chat, sentShot.Seq); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, bob.c.RecallMessage(ctx, chat, sentShot.Seq))
 		if r := p.tus(1, nil, "GET", link.URL, nil); r.StatusCode != 404 {
 			t.Errorf("a link to what was recalled: %d", r.StatusCode)
 		}
@@ -157,9 +143,7 @@ func TestAGroupHasAPictureACardAndASearch(t *testing.T) {
 		bob, eve, dan := p.join(0, "Bob"), p.join(1, "Eve"), p.join(1, "Dan")
 		befriend(t, bob.c, eve.c)
 		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		group := made.Group.ID
 		if _, err := eve.c.SetGroupPicture(ctx, group, square(t, 600)); client.CodeOf(err) != "group.not_allowed" {
 			t.Errorf("a member gives it a picture: %v", err)
@@ -188,9 +172,7 @@ func TestAGroupHasAPictureACardAndASearch(t *testing.T) {
 			list, err := eve.c.Messages(ctx, client.ChatIn(group), client.MessageRange{})
 			return err == nil && list.Messages[len(list.Messages)-1].System.Event == api.SystemPictured
 		})
-		if err := bob.c.RemoveGroupPicture(ctx, group); err != nil {
-			t.Fatal(err)
-		}
+		must(t, bob.c.RemoveGroupPicture(ctx, group))
 		if _, err := bob.c.GroupPicture(ctx, now.Group.Picture, 64); client.CodeOf(err) != "group.picture_unknown" {
 			t.Errorf("one that was removed: %v", err)
 		}
@@ -224,9 +206,7 @@ func TestAGroupHasAPictureACardAndASearch(t *testing.T) {
 		if err != nil || asked.Me != nil || asked.Request == nil || asked.Request.Answer != "let me in" {
 			t.Fatalf("got %+v, %v", asked, err)
 		}
-		if err := bob.c.AcceptGroupRequest(ctx, group, asked.Request.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, bob.c.AcceptGroupRequest(ctx, group, asked.Request.ID))
 		found, err := dan.c.SearchGroupMembers(ctx, group, "eV", "", 0)
 		if err != nil || len(found.Members) != 1 || found.Members[0].User.ID != eve.id || found.Next != "" {
 			t.Errorf("found %+v, %v", found, err)

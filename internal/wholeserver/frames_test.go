@@ -49,10 +49,8 @@ func newFrames(t *testing.T, set ...func(*app.Config)) *frames {
 func (f *frames) tables(t *testing.T) map[string]string {
 	t.Helper()
 	var names []string
-	if err := f.db.NewRaw("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").Scan(t.Context(),
-		&names); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.db.NewRaw("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").Scan(t.Context(),
+		&names))
 	// the server writes these
 	all, where := map[string]string{}, map[string]string{"settings": " WHERE name NOT IN ('push_mark', 'last_trial_write')"}
 	for _, name := range names {
@@ -60,22 +58,16 @@ func (f *frames) tables(t *testing.T) map[string]string {
 			continue
 		}
 		rows, err := f.db.QueryContext(t.Context(), "SELECT * FROM "+name+where[name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var lines []string
 		for rows.Next() {
 			values := make([]any, len(columns))
 			for i := range values {
 				values[i] = new(any)
 			}
-			if err := rows.Scan(values...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rows.Scan(values...))
 			line := ""
 			for i, v := range values {
 				if name != "sessions" || columns[i] != "used" {
@@ -84,9 +76,7 @@ func (f *frames) tables(t *testing.T) map[string]string {
 			}
 			lines = append(lines, line)
 		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(rows.Err(), rows.Close()))
 		slices.Sort(lines)
 		all[name] = strings.Join(lines, "\n")
 	}
@@ -139,9 +129,7 @@ func openWire(t *testing.T, s *testkit.Server, query string) *wire {
 	t.Helper()
 	conn, resp, err := websocket.Dial(t.Context(), strings.Replace(s.URL, "http", "ws", 1)+"/v1/socket"+query,
 		&websocket.DialOptions{HTTPClient: s.HTTP})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if resp.Body != nil {
 		resp.Body.Close()
 	}
@@ -472,9 +460,7 @@ func TestMetricsCountSocketsTheirCallsAndTheirEnds(t *testing.T) {
 		refused := openWire(t, f.Server, "")
 		refused.say(websocket.MessageText, `{"id":1,"connect":{"token":"hunter2"}}`)
 		refused.hear()
-		if err := f.ann.Logout(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.ann.Logout(t.Context()))
 		if got := w.hear(); got != "closed 4500" {
 			t.Errorf("after a log-out: %s", got)
 		}
@@ -590,9 +576,7 @@ func TestWhatNoChatTakesIsRefusedAlikeOnBothWaysAndChangesNothing(t *testing.T) 
 				t.Errorf("%s: got %s by HTTP, want %s", c.name, got, c.want)
 			}
 			parts, err := json.Marshal(map[string]any{"path": c.path, "query": c.query})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			call := string(parts)
 			if c.body != "" {
 				call = strings.TrimSuffix(call, "}") + `,"body":` + c.body + "}"

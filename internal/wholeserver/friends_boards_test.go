@@ -53,9 +53,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		for board, want := range map[string]string{"streak": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1", "total_days": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1",
 			"week": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1", "month": "1 %[2]s 2, 2 %[1]s 1, 2 %[3]s 1"} {
 			b, err := ann.Board(t.Context(), board, client.BoardQuery{Scope: "friends", Around: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var rows []string
 			for _, r := range b.Entries {
 				rows = append(rows, fmt.Sprint(r.Rank, " ", r.Name, " ", r.Value))
@@ -109,9 +107,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 			return m
 		}
 		list, err := ann.Friends(t.Context(), "", "", 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := streaks(list.Friends); len(got) != many || got[name(ada)] != 1 || got[name(bob)] != 2 || got[name(none)] != 0 {
 			t.Errorf("got %v", got)
 		}
@@ -122,9 +118,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		statements := func(what func(context.Context) error) float64 {
 			t.Helper()
 			before := sqlReads(t, s)
-			if err := what(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, what(t.Context()))
 			return sqlReads(t, s) - before
 		}
 		if n := statements(func(ctx context.Context) error {
@@ -137,9 +131,7 @@ func TestFriendsHaveBoardsOfTheirOwnAndStreaksInTheirRows(t *testing.T) {
 		// Without Redis, SQL returns the same, with one statement for all.
 		p.memory.Kill()
 		list, err = ann.Friends(t.Context(), "", "", 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := streaks(list.Friends); len(got) != many || got[name(bob)] != 2 {
 			t.Errorf("without Redis: got %v", got)
 		}

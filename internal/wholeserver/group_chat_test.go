@@ -70,9 +70,7 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 		ctx := t.Context()
 		eve := f.SignUp(t, "UTC")
 		made, err := f.ann.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{f.bobID}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		g := made.Group.ID
 		says := func(text string) {
 			t.Helper()
@@ -103,9 +101,7 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 		w.heard()
 		says("one")
 		hears(w, "chat one", "own one")
-		if err := f.ann.RemoveFromGroup(ctx, g, f.bobID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.ann.RemoveFromGroup(ctx, g, f.bobID))
 		if got := w.heard(); !slices.Contains(got, "chat ends 2000") || !slices.Contains(got, "own left") {
 			t.Errorf("who is removed heard %q", got)
 		}

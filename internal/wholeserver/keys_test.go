@@ -7,11 +7,8 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/keyspace"
-	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 	"github.com/stoa-dev/stoa/lib/keyspace/lock"
-	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestTheKeyspaceHasNoFault(t *testing.T) {
@@ -22,13 +19,9 @@ func TestTheKeyspaceHasNoFault(t *testing.T) {
 
 func TestTheLockFileIsWhatTheProgramDeclares(t *testing.T) {
 	text, err := os.ReadFile("../../keyspace.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	was, err := lock.Parse(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := lock.New(app.Keys()...)
 	for _, change := range was.Diff(now) {
 		t.Errorf("%s", change)
@@ -40,9 +33,7 @@ func TestTheLockFileIsWhatTheProgramDeclares(t *testing.T) {
 
 func TestThePageAboutCachesListsAllThatIsCached(t *testing.T) {
 	text, err := os.ReadFile("../../docs/cache.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, table, _ := strings.Cut(string(text), "## What is cached\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var listed, cached []string
@@ -66,20 +57,4 @@ func TestThePageAboutCachesListsAllThatIsCached(t *testing.T) {
 	if !slices.Equal(listed, cached) || len(cached) < 8 {
 		t.Errorf("docs/cache.md lists %q, and these are cached: %q", listed, cached)
 	}
-}
-
-func TestTheServerShowsItsKeys(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		s := testkit.Start(t)
-		status, header, body := s.Call(t, nil, "GET", "/docs/keys", "")
-		if status != 200 || header.Get("Content-Type") != "text/html; charset=utf-8" ||
-			!strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
-			t.Errorf("got %d %v", status, header)
-		}
-		for _, f := range catalogue.New(app.Keys()...).Families {
-			if !strings.Contains(body, "<code>"+f.Pattern+"</code>") {
-				t.Errorf("the page lacks %s", f.Pattern)
-			}
-		}
-	})
 }

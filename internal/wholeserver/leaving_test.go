@@ -35,18 +35,14 @@ func TestAnErasedUserIsGoneFromEveryDomain(t *testing.T) {
 			err := db.NewRaw(`SELECT (SELECT COUNT(*) FROM checkins WHERE user_id = ?) + (SELECT COUNT(*) FROM friend_requests WHERE from_id = ?) +
 			(SELECT COUNT(*) FROM idempotency_keys WHERE scope LIKE ?) + (SELECT COUNT(*) FROM outbox WHERE topic = 'accounts.erased') +
 			(SELECT COUNT(*) FROM users WHERE id = ? AND (email <> '' OR zone <> 'UTC'))`, me.ID, me.ID, me.ID+" %", me.ID).Scan(ctx, &n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return n
 		}
 		if n := rows(); n < 4 { // a check-in, a request, its stored response, the account
 			t.Fatalf("%d rows before, want something of everybody", n)
 		}
 		deleted, err := ann.DeleteAccount(ctx, api.AccountDeletion{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.Clock.Set(deleted.Erased.Add(time.Second))
 		bubble.Sleep(20 * time.Second)
 		if n := rows(); n > 1 { // the recheck waits for its minute

@@ -37,9 +37,7 @@ func show(t *testing.T, node *testkit.Server, stream, key string, session *strin
 func look(t *testing.T, node *testkit.Server, path, token string, session *string) *livetest.Viewer {
 	t.Helper()
 	v, err := livetest.Watch(t.Context(), livetest.Post(node.HTTP, node.URL+path, token, session))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(v.Close)
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
 	return v
@@ -58,14 +56,10 @@ func status(t *testing.T, err error) int {
 func end(t *testing.T, node *testkit.Server, session, token string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, session, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := node.HTTP.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }
@@ -73,9 +67,7 @@ func end(t *testing.T, node *testkit.Server, session, token string) int {
 func makeStream(t *testing.T, c *client.Client, in api.StreamNew) api.StreamKeyed {
 	t.Helper()
 	made, err := c.CreateStream(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return made
 }
 
@@ -206,9 +198,7 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 	open := "open"
 	yes := true
 	room, err := ann.CreateRoom(ctx, api.RoomNew{Name: "The match", Access: &open, Guests: &yes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := bob.JoinRoom(ctx, room.Room.ID, api.RoomJoin{}); err != nil {
 		t.Fatal(err)
 	}
@@ -217,13 +207,9 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 		t.Errorf("a stream of nobody's: %d %s", got, body)
 	}
 	item, err := ann.AddToRoom(ctx, room.Room.ID, api.RoomItemNew{Kind: api.ItemLive, Source: made.Stream.ID, Title: "The match"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	guest, err := node.Client(t).VisitRoom(ctx, room.Room.ID, api.RoomGuestNew{Name: "Visitor"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	show(t, node, made.Stream.ID, ann.Tokens().AccessToken, nil)
 	asGuest := node.Client(t, client.WithTokens(api.Tokens{AccessToken: guest.Token}))
 	for who, c := range map[string]*client.Client{"a member": bob, "a guest": asGuest} {
@@ -237,13 +223,9 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	src, err := bob.RoomItemSource(ctx, room.Room.ID, item.ID) // new tickets at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	look(t, node, src.URL, src.Token, nil)
-	if err := ann.DeleteStream(ctx, made.Stream.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ann.DeleteStream(ctx, made.Stream.ID))
 	if got, _, body := node.Call(t, bob, http.MethodGet, "/v1/rooms/"+room.Room.ID+"/playlist/"+item.ID+"/source",
 		""); got != http.StatusNotFound {
 		t.Errorf("the source of a stream that was deleted: %d %s", got, body)
@@ -258,27 +240,19 @@ func TestLiveItem_IsWatchedByThoseInTheRoomOnly(t *testing.T) {
 	made := makeStream(t, ann, api.StreamNew{Title: "Sunday match"})
 	open, yes := "open", true
 	place, err := ann.CreateRoom(ctx, api.RoomNew{Name: "The match", Access: &open, Guests: &yes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	room := place.Room.ID
 	item, err := ann.AddToRoom(ctx, room, api.RoomItemNew{Kind: api.ItemLive, Source: made.Stream.ID, Title: "The match"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	show(t, nodes[0], made.Stream.ID, made.Keys.Publish, nil)
 	guest := func() (string, *client.Client) {
 		g, err := nodes[0].Client(t).VisitRoom(ctx, room, api.RoomGuestNew{Name: "Visitor"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return g.Me.ID, nodes[1].Client(t, client.WithTokens(api.Tokens{AccessToken: g.Token}))
 	}
 	member := func(c *client.Client) (string, *client.Client) {
 		joined, err := c.JoinRoom(ctx, room, api.RoomJoin{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return joined.Me.ID, nodes[1].Client(t, client.WithTokens(c.Tokens()))
 	}
 	for _, c := range []struct {
@@ -298,13 +272,9 @@ func TestLiveItem_IsWatchedByThoseInTheRoomOnly(t *testing.T) {
 	} {
 		user, viewer := c.who()
 		src, err := viewer.RoomItemSource(ctx, room, item.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		v := look(t, nodes[1], src.URL, src.Token, nil)
-		if err := c.end(user); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.end(user))
 		eventually.True(t, "watching to end after "+c.what, v.Ended)
 		for i, node := range nodes {
 			_, err := livetest.Watch(ctx, livetest.Post(node.HTTP, node.URL+src.URL, src.Token, nil))
@@ -323,9 +293,7 @@ func TestARecordingOfAStreamGoesOnAPlaylist(t *testing.T) {
 	made := makeStream(t, ann, api.StreamNew{Title: "Sunday match", Record: &yes})
 	p := show(t, node, made.Stream.ID, made.Keys.Publish, nil)
 	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 30 })
-	if err := ann.StopStream(ctx, made.Stream.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ann.StopStream(ctx, made.Stream.ID))
 	var all api.StreamRecordings
 	eventually.True(t, "the recording to be a file", func() bool {
 		var err error
@@ -339,17 +307,11 @@ func TestARecordingOfAStreamGoesOnAPlaylist(t *testing.T) {
 		t.Fatalf("recorded %+v", r)
 	}
 	room, err := ann.CreateRoom(ctx, api.RoomNew{Name: "The match again"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	item, err := ann.AddToRoom(ctx, room.Room.ID, api.RoomItemNew{Kind: api.ItemFile, Source: r.File})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	src, err := ann.RoomItemSource(ctx, room.Room.ID, item.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, h, body := node.Call(t, nil, http.MethodGet, src.URL, ""); got != http.StatusOK || int64(len(body)) != r.Bytes ||
 		!strings.HasPrefix(body, "\x1aE\xdf\xa3") {
 		t.Errorf("the file: %d, %d bytes of %d, %q", got, len(body), r.Bytes, h.Get("Content-Type"))

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
@@ -54,20 +55,22 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	s := testkit.Start(t, func(c *app.Config) { c.AdminAddr = "127.0.0.1:0" })
 	get := func(path string) (int, string) {
 		resp, err := s.HTTP.Get(s.AdminURL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return resp.StatusCode, string(text)
 	}
 	for path, want := range map[string]string{"/metrics": "stoa_sql_connections", "/docs/keys": "user:info", "/docs/": "swagger",
 		"/openapi.json": `"/v1/checkin"`, "/readyz": `"parts"`, "/healthz": "ok"} {
 		if got, text := get(path); got != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%s: got %d %.200s", path, got, text)
+		}
+	}
+	_, keys := get("/docs/keys")
+	for _, f := range catalogue.New(app.Keys()...).Families {
+		if !strings.Contains(keys, "<code>"+f.Pattern+"</code>") {
+			t.Errorf("the page of keys lacks %s", f.Pattern)
 		}
 	}
 	if got, _ := get("/v1/checkin"); got != http.StatusNotFound {

@@ -86,14 +86,10 @@ func (p *deployment) enter(node int) api.Tokens {
 func (p *deployment) good(node int, d api.Tokens) bool {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), "GET", p.nodes[node].URL+"/v1/me", nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	r.Header.Set("Authorization", "Bearer "+d.AccessToken)
 	resp, err := p.nodes[node].HTTP.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized {
 		p.t.Fatalf("node %d answers %s", node, resp.Status)
@@ -114,9 +110,7 @@ func (p *deployment) warm(node int, d api.Tokens) {
 // revoke logs a device out at a node with the device's own token.
 func (p *deployment) revoke(node int, d api.Tokens) {
 	p.t.Helper()
-	if err := p.client(node, client.WithTokens(d)).Logout(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.client(node, client.WithTokens(d)).Logout(p.t.Context()))
 }
 
 // lasts returns how long a node accepts the revoked session.
@@ -285,17 +279,13 @@ func TestWhatANodeStoredWhileItWasCutOffIsThereAfterItsEnd(t *testing.T) {
 		unread := func() int64 {
 			t.Helper()
 			got, err := bob.Chats(t.Context(), "", "", 10)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return got.Unread
 		}
 		days := func() int {
 			t.Helper()
 			got, err := p.client(1, client.WithTokens(ann.Tokens())).CheckinStatus(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return got.Total
 		}
 		says()

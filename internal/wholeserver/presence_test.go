@@ -36,9 +36,7 @@ func newCircle(t *testing.T, users int) *circle {
 
 func (c *circle) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 }
 
 func id(c *client.Client) string { return c.Tokens().User.ID }

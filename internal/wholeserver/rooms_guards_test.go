@@ -351,23 +351,15 @@ func TestAGuestsTokenDoesNothingOutsideItsRoom(t *testing.T) {
 		var rooms, items [2]string
 		for i := range rooms {
 			made, err := ann.CreateRoom(ctx, api.RoomNew{Name: "Film night", Access: &open, Guests: &yes, Listed: &yes})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			it, err := ann.AddToRoom(ctx, made.Room.ID, api.RoomItemNew{Kind: api.ItemURL, Source: "https://example.org/film.mp4"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			rooms[i], items[i] = made.Room.ID, it.ID
 		}
 		guest, err := w.Client(t).VisitRoom(ctx, rooms[0], api.RoomGuestNew{Name: "Visitor"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other, err := w.Client(t).VisitRoom(ctx, rooms[1], api.RoomGuestNew{Name: "Another one"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		bubble.Sleep(10 * time.Second)
 		tried := func(room int, user string) (done []string) {
 			t.Helper()

@@ -102,12 +102,8 @@ func TestEveryOperationButTheListedNeedsAToken(t *testing.T) {
 	}
 	banned := w.signUp("ban", "", "")
 	id, err := ids.Parse[accounts.User](banned.User.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := accounts.NewDirectory(w.db).Ban(t.Context(), id, time.Now().Add(time.Hour), "a test"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, accounts.NewDirectory(w.db).Ban(t.Context(), id, time.Now().Add(time.Hour), "a test"))
 	eventually.True(t, "a banned user's token to be refused", func() bool { return !w.json("GET", "/v1/me", banned.AccessToken, nil).ok() })
 	for _, o := range w.ops {
 		if !o.public {
@@ -315,9 +311,7 @@ func TestAFieldThatAnOperationDoesNotTakeIsRefusedByName(t *testing.T) {
 func (r request) with(t testing.TB, name string, v any) request {
 	t.Helper()
 	b, err := io.ReadAll(r.body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	comma := ","
 	if string(b) == "{}" {
 		comma = ""

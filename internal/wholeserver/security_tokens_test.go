@@ -27,9 +27,7 @@ func (w *world) code(email, purpose string) string {
 func (w *world) mails(email string) []client.DevMail {
 	w.t.Helper()
 	list, err := w.Client(w.t).DevMails(w.t.Context(), email)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return list
 }
 

@@ -31,20 +31,14 @@ func (w *world) raw(text string) string {
 func (w *world) rawly(text string, half bool) string {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	if _, err := io.WriteString(conn, text); err != nil {
 		w.t.Fatal(err)
 	}
 	if half {
-		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, conn.(*net.TCPConn).CloseWrite())
 	}
 	got, err := io.ReadAll(conn)
 	if err != nil && len(got) == 0 {

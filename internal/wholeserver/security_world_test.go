@@ -146,9 +146,7 @@ func (w *world) send(r request) answer {
 func (w *world) try(r request) (answer, error) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), r.method, w.URL+r.path, r.body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	req.Header = r.header.Clone()
 	if req.Header == nil {
 		req.Header = http.Header{}
@@ -287,9 +285,7 @@ func text(t testing.TB, v any) string {
 func jsonOf(t testing.TB, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 
@@ -369,9 +365,7 @@ func (w *world) populate() {
 func square(t testing.TB, side int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, side, side))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, side, side))))
 	return b.Bytes()
 }
 
@@ -441,27 +435,19 @@ func (w *world) tables() (names []string) {
 func (w *world) each(query string, fn func(columns []string, values []any)) {
 	w.t.Helper()
 	res, err := w.db.QueryContext(w.t.Context(), query)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer res.Close()
 	columns, err := res.Columns()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for res.Next() {
 		values, to := make([]any, len(columns)), make([]any, len(columns))
 		for i := range values {
 			to[i] = &values[i]
 		}
-		if err := res.Scan(to...); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, res.Scan(to...))
 		fn(columns, values)
 	}
-	if err := res.Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, res.Err())
 }
 
 // of returns the rows that contain one of these names.
@@ -560,9 +546,7 @@ func operations(t testing.TB, s *testkit.Server) []op {
 func readOperations(t testing.TB, s *testkit.Server) (ops []op) {
 	t.Helper()
 	resp, err := s.HTTP.Get(s.URL + "/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	var doc struct {
 		Paths map[string]map[string]struct {
@@ -583,12 +567,8 @@ func readOperations(t testing.TB, s *testkit.Server) (ops []op) {
 		} `json:"components"`
 	}
 	compact, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := openapi.Unmarshal(compact, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, openapi.Unmarshal(compact, &doc))
 	var resolve func(s *schema) *schema
 	resolve = func(s *schema) *schema {
 		if s == nil {

@@ -122,9 +122,7 @@ func TestPeopleByHTTP(t *testing.T) {
 	c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`","message":"me too"}`)
 	_, _, text := s.Call(t, eve, "POST", "/v1/me/card", "")
 	var card struct{ Token string }
-	if err := json.Unmarshal([]byte(text), &card); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &card))
 	c.call(card.Token, "CARD")
 	c.say(ann, "POST", "/v1/friends/requests", `{"card":"`+card.Token+`","tag":"school"}`)
 	c.say(dan, "POST", "/v1/friends/requests", `{"card":"`+card.Token+`"}`)
@@ -172,14 +170,10 @@ func TestPeopleByHTTP(t *testing.T) {
 	got := moments.ReplaceAllString(strings.NewReplacer(c.known...).Replace(c.text.String()), `"TIME"`)
 	const golden = "testdata/people.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got != string(want) {
 		t.Errorf("the conversation differs from %s (run with -update and look at the difference); got:\n%s", golden, got)
 	}

@@ -142,9 +142,7 @@ func (p *deployment) socket(node int, tokens api.Tokens) *device {
 // rename changes the name of the user of d.
 func (d *device) rename(t *testing.T, name string) {
 	t.Helper()
-	if err := d.Call(t.Context(), "me.update", api.SocketCall{Body: map[string]string{"name": name}}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Call(t.Context(), "me.update", api.SocketCall{Body: map[string]string{"name": name}}, nil))
 }
 
 func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
@@ -181,13 +179,17 @@ func TestASocketCallsAndHearsOnEveryNode(t *testing.T) {
 		}
 		first := api.SocketCall{Body: map[string]any{"words": 7}, Key: "one"}
 		for range 2 {
-			if err := here.Call(t.Context(), "checkin.mark", first, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, here.Call(t.Context(), "checkin.mark", first, nil))
 		}
 		there.hears(t, "opened", "account.updated Anna", "checkin.marked")
 		if again, err := there.c.Checkin(t.Context(), api.CheckinRequest{}); err != nil || again.New || again.Streak != 1 || again.Total != 1 {
 			t.Errorf("again on the other node: %+v, %v", again, err)
+		}
+		for _, token := range []string{"", "hunter2", strings.Repeat("x", 600), "two words"} {
+			s := p.client(0, client.WithTokens(api.Tokens{AccessToken: token})).Socket(client.SocketListener{})
+			if err := s.Run(t.Context()); client.CodeOf(err) != "auth.token_invalid" {
+				t.Errorf("%.10q: %v", token, err)
+			}
 		}
 	})
 }
@@ -231,9 +233,7 @@ func TestASocketEndsWithItsSession(t *testing.T) {
 		stays, goes := p.socket(0, owner), p.socket(1, lost)
 		bubble.Sleep(time.Second)
 		began := len(goes.all())
-		if err := p.client(0, client.WithTokens(owner)).EndSession(t.Context(), lost.Device); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.client(0, client.WithTokens(owner)).EndSession(t.Context(), lost.Device))
 		stays.rename(t, "Secret")
 		err := <-goes.ended
 		goes.ended <- err
@@ -261,9 +261,7 @@ func TestASocketOnANodeThatIsCutOffHearsNothingAfterItsSession(t *testing.T) {
 		bubble.Sleep(time.Second)
 		began := len(goes.all())
 		p.wires[1].Refuse()
-		if err := p.client(0, client.WithTokens(owner)).EndSession(t.Context(), lost.Device); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.client(0, client.WithTokens(owner)).EndSession(t.Context(), lost.Device))
 		bubble.Sleep(maxStale)
 		stays.rename(t, "Secret")
 		eventually.True(t, "the other device to hear of it", func() bool { return slices.Contains(stays.all(), "account.updated Secret") })
@@ -304,24 +302,10 @@ func TestASocketOutlivesItsToken(t *testing.T) {
 		defer func() { cancel(); <-ended }()
 		for range 6 {
 			bubble.Sleep(30 * time.Second)
-			if err := s.Call(t.Context(), "me.get", api.SocketCall{}, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Call(t.Context(), "me.get", api.SocketCall{}, nil))
 		}
 		if c.Tokens().AccessToken == old || closed.Load() {
 			t.Error("the token was not renewed, or the connection broke")
-		}
-	})
-}
-
-func TestWhoHasNoGoodTokenGetsNoSocket(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		p := deploy(t, 2)
-		for _, token := range []string{"", "hunter2", strings.Repeat("x", 600), "two words"} {
-			s := p.client(0, client.WithTokens(api.Tokens{AccessToken: token})).Socket(client.SocketListener{})
-			if err := s.Run(t.Context()); client.CodeOf(err) != "auth.token_invalid" {
-				t.Errorf("%.10q: %v", token, err)
-			}
 		}
 	})
 }

@@ -25,9 +25,7 @@ type heard struct {
 func (p *deployment) listen(node int, d api.Tokens) <-chan heard {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), "GET", p.nodes[node].URL+"/v1/events", nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	r.Header.Set("Authorization", "Bearer "+d.AccessToken)
 	began := time.Now()
 	resp, err := p.nodes[node].HTTP.Do(r)
@@ -69,9 +67,7 @@ func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
 				here, there := p.listen(0, d), p.listen(1, d)
 				stays := p.listen(1, owner)
 				bubble.Sleep(time.Second)
-				if err := end(p, owner, d); err != nil {
-					t.Fatal(err)
-				}
+				must(t, end(p, owner, d))
 				bubble.Sleep(2 * time.Second) // an operator's change is applied through the queue
 				name := "after the session's end"
 				if _, err := p.client(0, client.WithTokens(owner)).UpdateMe(t.Context(), api.UserUpdate{Name: &name}); err != nil {

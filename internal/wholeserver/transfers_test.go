@@ -38,9 +38,7 @@ func sum(b []byte) string {
 func (p *deployment) tus(node int, who *client.Client, method, path string, body io.Reader, headers ...string) *http.Response {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.nodes[node].URL+path, body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if who != nil {
 		req.Header.Set("Authorization", "Bearer "+who.Tokens().AccessToken)
 	}
@@ -49,13 +47,9 @@ func (p *deployment) tus(node int, who *client.Client, method, path string, body
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := p.nodes[node].HTTP.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(b))
 	return resp
@@ -195,9 +189,7 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 		eventually.Equal(t, "where it stands", strconv.Itoa(5<<20), func() string { return stands(1) })
 		// The client uploads the rest through the other node.
 		other := p.client(1, client.WithTokens(bob.c.Tokens()))
-		if err := other.Upload(t.Context(), id, bytes.NewReader(data), int64(len(data))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, other.Upload(t.Context(), id, bytes.NewReader(data), int64(len(data))))
 		got, err := eve.c.Transfer(t.Context(), id)
 		if err != nil || got.Status != api.TransferDone || got.Percent != 100 || got.Chunk != 3 || got.Chunks != 3 || !got.Available ||
 			got.SHA256 != sum(data) {
@@ -233,9 +225,7 @@ func TestTus_EndedUploadsAnswer410(t *testing.T) {
 		befriend(t, bob.c, eve.c)
 		offer := func(to string) string {
 			offered, err := bob.c.OfferFile(t.Context(), api.TransferOffer{To: to, Name: "x", Size: 10, SHA256: sum(nil)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return offered.ID
 		}
 		cancelled, rejected, failed := offer(""), offer(eve.id), offer("")
@@ -266,9 +256,7 @@ func (p *deployment) isNoContentOfOurs(who *client.Client, id string, data []byt
 	t := p.t
 	t.Helper()
 	link, err := who.FileLink(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if until := time.Until(link.Expires.Time); until < 4*time.Minute || until > 5*time.Minute {
 		t.Errorf("the link is good for %s", until)
 	}
@@ -324,9 +312,7 @@ func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
 		bob := p.join(0, "Bob")
 		data := someBytes(1000)
 		begun, err := bob.c.OfferFile(t.Context(), api.TransferOffer{Name: "x", Size: int64(len(data))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		upload, began := "/v1/transfers/"+begun.ID+"/upload", time.Now()
 		answers := make(chan *http.Response, 2)
 		var lines []*io.PipeWriter
@@ -370,17 +356,13 @@ func TestAnUploadNeedsNoRedis(t *testing.T) {
 		befriend(t, bob.c, eve.c)
 		data := someBytes(5 << 20)
 		offered, err := bob.c.OfferFile(t.Context(), api.TransferOffer{To: eve.id, Name: "x", Size: int64(len(data)), SHA256: sum(data)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := eve.c.AcceptTransfer(t.Context(), offered.ID); err != nil {
 			t.Fatal(err)
 		}
 		p.memory.Kill()
-		if err := p.client(0, client.WithTokens(bob.c.Tokens())).Upload(t.Context(), offered.ID, bytes.NewReader(data),
-			int64(len(data))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.client(0, client.WithTokens(bob.c.Tokens())).Upload(t.Context(), offered.ID, bytes.NewReader(data),
+			int64(len(data))))
 		var whole bytes.Buffer
 		if _, err := p.client(1, client.WithTokens(eve.c.Tokens())).Download(t.Context(), offered.ID, 0, &whole); err != nil ||
 			!bytes.Equal(whole.Bytes(), data) {

@@ -61,9 +61,7 @@ func newBackend(t *testing.T) *backend {
 		return n.Dial(ctx, network, addr)
 	}
 	verify, err := standardwebhooks.NewWebhook(hookSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		down := b.down
@@ -152,9 +150,7 @@ func startFor(t testing.TB, change ...func(*app.Config)) *appNode {
 	dir := t.TempDir()
 	s := testkit.Start(t, append([]func(*app.Config){func(c *app.Config) { c.Data = dir }}, change...)...)
 	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return &appNode{s, t, db}
 }
@@ -163,9 +159,7 @@ func startFor(t testing.TB, change ...func(*app.Config)) *appNode {
 func (n *appNode) key(name string, scopes ...servicekeys.Scope) *client.Client {
 	n.t.Helper()
 	_, token, err := servicekeys.NewAdmin(n.db).Create(n.t.Context(), name, scopes, 1_000_000, 0)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	c := n.Client(n.t, client.WithServiceKey(token))
 	eventually.Equal(n.t, "a new key is refused", false, func() bool {
 		_, err := c.ServiceUser(n.t.Context(), "nobody")
@@ -176,9 +170,7 @@ func (n *appNode) key(name string, scopes ...servicekeys.Scope) *client.Client {
 
 func (n *appNode) must(err error) {
 	n.t.Helper()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 }
 
 func id(c *client.Client) string { return c.Tokens().User.ID }
@@ -875,9 +867,7 @@ func TestNoSecretOfAWebhooksAddressIsLoggedOrStored(t *testing.T) {
 			c.Webhooks.Before.URL = "http://app.example.org/ask?key=hidden-before"
 		})
 		db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = db.Close() })
 		s.SignUp(t, "UTC")
 		var list []queue.Entry

@@ -36,39 +36,25 @@ func jwks(t *testing.T, keys map[string]any) string {
 		if err == nil {
 			err = store.KeyWrite(t.Context(), k)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	text, err := store.JSONPublic(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, text, 0o600))
 	return file
 }
 
 func TestATokenOfTheAppsOwnLogsIn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		public, err := x509.MarshalPKIXPublicKey(&rsaKey.PublicKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n := startFor(t, func(c *app.Config) {
 			c.Accounts.SignIn = "jwt"
 			c.JWT = jwtlogin.Settings{Issuer: "https://app.example.org", Audience: "stoa", Algorithms: []string{"HS256", "RS256", "ES256"},
@@ -88,9 +74,7 @@ func TestATokenOfTheAppsOwnLogsIn(t *testing.T) {
 				token.Header["kid"] = kid
 			}
 			text, err := token.SignedString(key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return text
 		}
 		set := func(name string, value any) func(jwt.MapClaims) {

@@ -61,19 +61,13 @@ func newPushService(t testing.TB) *pushService {
 	t.Helper()
 	s := &pushService{t: t, browsers: map[string]*browser{}, answers: map[string]http.HandlerFunc{}, asked: map[string]int{}}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	about := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"*.push.example"}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour * 24 * 365)}
 	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
 	var ln net.Listener
@@ -137,17 +131,13 @@ func (s *pushService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *pushService) subscribe(c *client.Client, host string) *browser {
 	s.t.Helper()
 	key, err := c.PushKey(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	b := &browser{of: s, endpoint: "https://" + host + "/send/" + rand.Text(), auth: make([]byte, 16)}
 	b.server, err = base64.RawURLEncoding.DecodeString(key.Key)
 	if err == nil {
 		b.key, err = ecdh.P256().GenerateKey(rand.Reader)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	_, _ = rand.Read(b.auth)
 	s.mu.Lock()
 	s.browsers[b.endpoint] = b
