@@ -290,8 +290,7 @@ func (w *talk) more(n int64) {
 	eventually.True(w.t, "messages to be acknowledged", func() bool { return w.acked.Load() >= from+n })
 }
 
-// check checks that each device has all acknowledged messages, once, and in the same order as the others. No user
-// writes meanwhile.
+// check checks that each device has all acknowledged messages, once, and in the same order as the others.
 func (w *talk) check() {
 	w.t.Helper()
 	for i, devices := range w.devices {

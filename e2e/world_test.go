@@ -199,6 +199,13 @@ func (w *world) work(n int, pause time.Duration, act func(rng *rand.Rand, i int)
 	}
 }
 
+// inCalm calls fn while no caller works.
+func (w *world) inCalm(fn func()) {
+	w.calm.Lock()
+	defer w.calm.Unlock()
+	fn()
+}
+
 // stop ends all callers.
 func (w *world) stop() {
 	w.over.Store(true)
