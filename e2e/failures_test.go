@@ -58,8 +58,8 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000",
 		"--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + t.TempDir(),
 		"--gateway-drain-over", "1s"}
-	const failures = 14
-	reserve := known + 2*tapped64 + 2*pairs + 40 + 2*couples + trio + 3 + *soakFlag*callers
+	const failures = 15
+	reserve := known + (1+*soakFlag)*tapped64 + 2*pairs + 40 + 2*couples + trio + 3 + *soakFlag*callers
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, reserve+*soakFlag*failures*2*perRound,
 		append([]string{"--redis", "redis://" + proxy.ln.Addr().String()}, args...), append([]string{"--redis", server.URL}, args...))
 	w.reserve = reserve
