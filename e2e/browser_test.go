@@ -337,7 +337,8 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	other.says(".live", "Live")
 	other.says("[data-streak]", "0")
 
-	other.says("[data-figure=words]", "0") // all of the page is loaded
+	other.says("[data-figure=words]", "0")
+	other.settles() // all of the page is loaded, also what it loads again after it has connected
 
 	// The other tab has a request in flight, whose response is older than the check-in.
 	other.do(chromedp.Evaluate[chromedp.Void](slowsAnswers + `;
