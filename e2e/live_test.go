@@ -19,7 +19,8 @@ import (
 // the lease expires, and there are never two publishers.
 func TestAPublishersNodeIsKilled(t *testing.T) {
 	t.Parallel()
-	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redistest.Server(t).URL, "--dev=true", "--live-udp", "127.0.0.1:0"}
+	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redistest.Server(t).URL, "--dev=true", "--limits=false",
+		"--live-udp", "127.0.0.1:0"}
 	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
 	first, second := newNode(t, env, common...), newNode(t, env, common...)
 	ctx := t.Context()
