@@ -97,7 +97,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 				n.Start()
 			}})
 		}
-		// In these two, nobody writes afterwards: no later event shows a client that it is behind.
+		// After these two failures, users stop writing: no later event shows a client that it is behind.
 		w.suffer(failure{what: "a node that could not tell what it stored is killed", nodes: true, replay: w.nodes[:1], do: func() {
 			proxy.cut.Store(true)
 			chats.more(20)
@@ -116,7 +116,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 				chats.check()
 			})
 		}})
-		w.suffer(failure{what: "Redis is emptied while nobody writes", replay: w.nodes, do: func() { chats.sameAsFresh(server.FlushAll) }})
+		w.suffer(failure{what: "Redis is emptied while users pause", replay: w.nodes, do: func() { chats.sameAsFresh(server.FlushAll) }})
 		w.suffer(failure{what: "Redis is emptied", replay: w.nodes, do: server.FlushAll})
 		w.suffer(failure{what: "Redis is killed and has nothing", replay: w.nodes,
 			do: killed(func() { server.Settings("appendonly yes", "appendfsync everysec") })})
