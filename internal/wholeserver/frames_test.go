@@ -39,7 +39,8 @@ func newFrames(t *testing.T, set ...func(*app.Config)) *frames {
 	f.ann, f.bob = f.SignUp(t, "UTC"), f.SignUp(t, "UTC")
 	f.annID, f.bobID = id(f.ann), id(f.bob)
 	befriend(t, f.ann, f.bob)
-	_, err := f.ann.Send(t.Context(), client.ChatWith(f.bobID), api.Send{ClientID: "1", Content: api.Content{Kind: api.MessageText, Text: "Hi"}})
+	_, err := f.ann.Send(t.Context(), client.ChatWith(f.bobID),
+		api.Send{ClientID: "1", Content: api.Content{Kind: api.MessageText, Text: "Hi"}})
 	must(t, err)
 	return f
 }

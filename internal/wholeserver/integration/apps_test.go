@@ -235,8 +235,9 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 			t.Errorf("a user's system message: %v", err)
 		}
 		// Each refusal must be described: see package testkit.
-		if _, err := app.Post(ctx, api.ServiceMessage{From: ann, To: bob,
-			Send: api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: ann}}}}); client.CodeOf(err) != "message.file" {
+		_, err = app.Post(ctx, api.ServiceMessage{From: ann, To: bob,
+			Send: api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: ann}}}})
+		if client.CodeOf(err) != "message.file" {
 			t.Errorf("a file that is not the sender's: %v", err)
 		}
 		n.must(phone.Block(ctx, ann))
