@@ -6,8 +6,10 @@ TEST_FLAGS ?= -p 2 -parallel 4
 # The library, and the adapters for a program's existing clients. They are separate modules, so that the library depends
 # on no other client than its own.
 MODULES = lib lib/keyspace/tools lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
+# Whole nodes and whole processes. A race detector doubles their time, and the packages below find the races of each part.
+WHOLE = ./internal/wholeserver ./e2e ./internal/wholeserver/integration
 # The slowest packages are first. If they were last, one of them would leave a processor idle.
-PACKAGES ?= ./internal/wholeserver ./e2e ./internal/wholeserver/integration ./... $(MODULES:%=./%/...)
+PACKAGES ?= $(WHOLE) ./... $(MODULES:%=./%/...)
 
 .PHONY: help run build test test-all test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
@@ -23,12 +25,17 @@ build: ## Build bin/stoa
 UNWATCHED = -race=false -d=checkptr=0
 # Without atexit_sleep_ms, the tests of each package would sleep for a second at their end. A package without changes
 # since its last green run is not run again. STOA_TEST_RUN differs in each run, for tests that read it.
-TEST = STOA_TEST_RUN=$$(date +%s) CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -timeout 30m $(TEST_FLAGS)
+GO_TEST = STOA_TEST_RUN=$$(date +%s) CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -ldflags='-s -w' -vet=off -timeout 30m $(TEST_FLAGS)
+TEST = $(GO_TEST) -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)'
 
-test: deps ## Run the tests of what has changed, with real engines and the race detector; in a fresh clone, every test
+test: deps ## Run the tests of what has changed, with real engines; in a fresh clone, every test
+ifeq ($(origin PACKAGES),file)
+	$(GO_TEST) $(WHOLE); whole=$$?; $(TEST) $$(scripts/in-workspace.sh go list ./... $(MODULES:%=./%/...) | grep -vE '/(wholeserver|e2e|wholeserver/integration)$$') && exit $$whole
+else
 	$(TEST) $(PACKAGES)
+endif
 
-test-all: deps ## Run every test, in random order, and the hazards of check-in
+test-all: deps ## Run every test with the race detector, in random order, and the hazards of check-in
 	$(TEST) -tags hazards -count=1 -shuffle=on $(PACKAGES)
 
 # Half of the runs use a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e". HARSH=1 stops the

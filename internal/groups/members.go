@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/membership"
@@ -76,7 +77,7 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 				return err
 			}
 		}
-		if set(&m.Role, u.Role); m.Role == Admin && before.Role == Member {
+		if aggregate.Set(&m.Role, u.Role); m.Role == Admin && before.Role == Member {
 			switch n, err := countAdmins(ctx, tx, id); {
 			case err != nil:
 				return err
@@ -279,9 +280,9 @@ func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpda
 	}
 	g, err := s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
 		me = m
-		set(&me.Nickname, u.Nickname)
-		set(&me.Remark, u.Remark)
-		set(&me.Notify, u.Notify)
+		aggregate.Set(&me.Nickname, u.Nickname)
+		aggregate.Set(&me.Remark, u.Remark)
+		aggregate.Set(&me.Notify, u.Notify)
 		if u.Seen != nil {
 			me.Seen = max(me.Seen, min(*u.Seen, d.group.Announced))
 		}

@@ -522,10 +522,10 @@ func (u Update) clean() (Update, error) {
 
 // on returns g with the update applied. It returns ErrUntil.
 func (u Update) on(g Group, now time.Time) (Group, error) {
-	set(&g.Name, u.Name)
-	set(&g.Joins, u.Joins)
-	set(&g.Question, u.Question)
-	set(&g.AdminsInvite, u.AdminsInvite)
+	aggregate.Set(&g.Name, u.Name)
+	aggregate.Set(&g.Joins, u.Joins)
+	aggregate.Set(&g.Question, u.Question)
+	aggregate.Set(&g.AdminsInvite, u.AdminsInvite)
 	if u.Announcement != nil && *u.Announcement != g.Announcement {
 		g.Announcement = *u.Announcement
 		g.Announced++
@@ -536,13 +536,6 @@ func (u Update) on(g Group, now time.Time) (Group, error) {
 	var err error
 	g.Muted, err = membership.MuteEnd(*u.MutedUntil, now, ErrUntil)
 	return g, err
-}
-
-// set stores *value in *to, unless value is nil.
-func set[T any](to, value *T) {
-	if value != nil {
-		*to = *value
-	}
 }
 
 // Change updates a group and returns it with the user's membership. It returns ErrGroup, ErrMay, ErrText or ErrUntil.

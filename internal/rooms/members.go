@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/clientnet"
 	"github.com/stoa-dev/stoa/internal/base/cursor"
 	"github.com/stoa-dev/stoa/internal/base/errs"
@@ -407,7 +408,7 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 			if u.Role != nil && m.Role == Guest {
 				return ErrGuest
 			}
-			if set(&m.Role, u.Role); m.Role != before.Role {
+			if aggregate.Set(&m.Role, u.Role); m.Role != before.Role {
 				m.More, m.Less = 0, 0
 			}
 			if u.May != nil {

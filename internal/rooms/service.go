@@ -285,29 +285,22 @@ func (u Update) clean() (Update, error) {
 
 // on returns r with the update applied. hash is the hash of the new password.
 func (u Update) on(r Room, hash string) Room {
-	set(&r.Name, u.Name)
-	set(&r.Access, u.Access)
-	set(&r.Listed, u.Listed)
-	set(&r.Guests, u.Guests)
-	set(&r.MemberMay, u.MemberMay)
-	set(&r.GuestMay, u.GuestMay)
-	set(&r.Hold, u.Hold)
-	set(&r.Drift, u.Drift)
-	set(&r.Jump, u.Jump)
-	set(&r.Loop, u.Loop)
-	set(&r.Words, u.Words)
+	aggregate.Set(&r.Name, u.Name)
+	aggregate.Set(&r.Access, u.Access)
+	aggregate.Set(&r.Listed, u.Listed)
+	aggregate.Set(&r.Guests, u.Guests)
+	aggregate.Set(&r.MemberMay, u.MemberMay)
+	aggregate.Set(&r.GuestMay, u.GuestMay)
+	aggregate.Set(&r.Hold, u.Hold)
+	aggregate.Set(&r.Drift, u.Drift)
+	aggregate.Set(&r.Jump, u.Jump)
+	aggregate.Set(&r.Loop, u.Loop)
+	aggregate.Set(&r.Words, u.Words)
 	if u.Password != nil {
 		r.hash = hash
 		r.Password = hash != ""
 	}
 	return r
-}
-
-// set stores *value in *to, unless value is nil.
-func set[T any](to, value *T) {
-	if value != nil {
-		*to = *value
-	}
 }
 
 // hash returns the hash of a room's password, or "" for none. It returns ErrText or ErrBusy.
