@@ -81,6 +81,13 @@ func (u *uploads) send(rng *rand.Rand) {
 	u.tried(rng, "an upload", "", func(n int) error {
 		return u.from[n].Upload(ctx, file.id, bytes.NewReader(file.content), offer.Size)
 	})
+	u.tried(rng, "the end of an upload", "", func(n int) error { // another node completes it if its node was killed
+		got, err := u.from[n].Transfer(ctx, file.id)
+		if err == nil && got.Status != api.TransferDone {
+			err = fmt.Errorf("the transfer is %s", got.Status)
+		}
+		return err
+	})
 	if message {
 		said := api.Send{ClientID: file.id, Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: file.id}}}
 		u.tried(rng, "a message with a file", "", func(n int) error {
