@@ -91,13 +91,10 @@ var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "clust
 
 // importers lists which files of a domain may import a package.
 var importers = map[string][]string{
-	"database/sql":              {"sql.go", "sql_*.go"},
-	"github.com/uptrace/bun":    {"sql.go", "sql_*.go"},
-	module + "/lib/redis":       {"redis.go", "redisfirst.go", "service.go", "boards.go"},
-	module + "/lib/leaderboard": {"redis.go", "boards.go", "keys.go"},
-	module + "/lib/cache": {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go",
-		"leaving.go", "requests.go", "erase.go", "members.go", "playlist.go", "jobs.go"},
-	module + "/lib/cache/collection":       {"cache.go", "service.go", "requests.go"},
+	"database/sql":                         {"sql.go", "sql_*.go"},
+	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
+	module + "/lib/redis":                  {"redis.go", "redisfirst.go", "service.go", "boards.go"},
+	module + "/lib/leaderboard":            {"redis.go", "boards.go", "keys.go"},
 	"net/http":                             {"http.go", "http_*.go"},
 	module + "/internal/httpapi/web":       {"http.go", "http_*.go"},
 	module + "/internal/background/worker": {"jobs.go"},

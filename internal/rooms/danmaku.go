@@ -13,15 +13,7 @@ import (
 
 // loadWatched loads the danmaku of rooms with viewers into memory, for viewers who join.
 func (s *Service) loadWatched(ctx context.Context) {
-	var list []ID
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
-		if len(r.viewers) > 0 && (r.leave == nil || !r.filled) {
-			list = append(list, id)
-		}
-	}
-	s.watched.mu.Unlock()
-	for _, id := range list {
+	for _, id := range s.watched.where(func(_ ID, r *watch) bool { return len(r.viewers) > 0 && (r.leave == nil || !r.filled) }) {
 		if _, err := s.recentDanmaku(ctx, id); err != nil {
 			s.log.Debug("rooms: danmaku not read", "room", id, "err", err)
 		}
@@ -31,11 +23,7 @@ func (s *Service) loadWatched(ctx context.Context) {
 // recentDanmaku returns the danmaku of the last ten seconds in a room. Earlier danmaku are loaded from SQL. From then
 // on, this node listens to the room's channel, until it has had no viewer of the room for a minute.
 func (s *Service) recentDanmaku(ctx context.Context, id ID) ([]api.Danmaku, error) {
-	s.watched.mu.Lock()
-	r := s.watched.getOrAdd(id, time.Now())
-	ready := r.filled && r.leave != nil
-	recent := r.ring.Recent(s.Clock())
-	s.watched.mu.Unlock()
+	r, recent, ready := s.watched.danmaku(id, s.Clock())
 	if ready {
 		return recent, nil
 	}
@@ -47,18 +35,14 @@ func (s *Service) recentDanmaku(ctx context.Context, id ID) ([]api.Danmaku, erro
 	defer func() { <-r.filling }()
 	if r.leave == nil {
 		_, leave := s.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{
-			Event: func(e events.Event, _ events.Position) { s.applyEvent(r, e) },
-			Lost:  func() { s.eventsLost(r) },
+			Event: func(e events.Event, _ events.Position) { s.watched.applyEvent(r, e) },
+			Lost:  func() { s.watched.eventsLost(r) },
 		})
-		s.watched.mu.Lock()
-		r.leave = leave
-		s.watched.mu.Unlock()
+		s.watched.setLeave(r, leave)
 	}
 	for {
 		now := s.Clock()
-		s.watched.mu.Lock()
-		filled, invalidations, recent := r.filled, r.invalidations, r.ring.Recent(now)
-		s.watched.mu.Unlock()
+		recent, invalidations, filled := s.watched.ringOf(r, now)
 		if filled {
 			return recent, nil
 		}
@@ -66,16 +50,16 @@ func (s *Service) recentDanmaku(ctx context.Context, id ID) ([]api.Danmaku, erro
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
-		s.watched.mu.Lock()
-		r.fill(id, stored, now, invalidations)
-		s.watched.mu.Unlock()
+		s.watched.fill(r, id, stored, now, invalidations)
 	}
 }
 
 // fill puts the rows that SQL returned, latest first, before the danmaku that this node received and the rows lack.
 // queriedAt is a time before the query, and invalidations is the value of r.invalidations then. If it has changed, the
-// rows are too old and fill does nothing. The caller holds the lock of watched.
-func (r *watch) fill(id ID, stored []Comment, queriedAt int64, invalidations int) {
+// rows are too old and fill does nothing.
+func (w *watched) fill(r *watch, id ID, stored []Comment, queriedAt int64, invalidations int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if r.invalidations != invalidations {
 		return
 	}
@@ -93,6 +77,29 @@ func (r *watch) fill(id ID, stored []Comment, queriedAt int64, invalidations int
 	r.ring, r.filled = all, true
 }
 
+// danmaku returns a room's watch, its danmaku of the last ten seconds, and whether they are complete.
+func (w *watched) danmaku(id ID, now int64) (r *watch, recent []api.Danmaku, complete bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r = w.getOrAdd(id, time.Now())
+	return r, r.ring.Recent(now), r.filled && r.leave != nil
+}
+
+// ringOf returns the danmaku of the last ten seconds in the ring of r, the number of calls of invalidate, and whether
+// the ring is filled.
+func (w *watched) ringOf(r *watch, now int64) (recent []api.Danmaku, invalidations int, filled bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return r.ring.Recent(now), r.invalidations, r.filled
+}
+
+// setLeave records the function that leaves the room's channel.
+func (w *watched) setLeave(r *watch, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.leave = leave
+}
+
 // invalidate empties the ring so that it is loaded again, because an event may be missing or rows were deleted.
 func (r *watch) invalidate() {
 	r.ring.Clear()
@@ -101,9 +108,9 @@ func (r *watch) invalidate() {
 }
 
 // applyEvent applies an event of a room to this node's memory.
-func (s *Service) applyEvent(r *watch, e events.Event) {
-	s.watched.mu.Lock()
-	defer s.watched.mu.Unlock()
+func (w *watched) applyEvent(r *watch, e events.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch e.Type {
 	case api.EventRoomDanmaku:
 		var d api.Danmaku
@@ -128,9 +135,9 @@ func (s *Service) applyEvent(r *watch, e events.Event) {
 
 // eventsLost handles missing events of a room. The next beat loads its danmaku again, and checks its hold and its
 // register in Redis. It also writes and counts the room's viewers again.
-func (s *Service) eventsLost(r *watch) {
-	s.watched.mu.Lock()
-	defer s.watched.mu.Unlock()
+func (w *watched) eventsLost(r *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	r.invalidate()
 	r.held, r.needsRecheck, r.dirty = true, true, true
 }

@@ -14,10 +14,9 @@ import (
 // whose viewers changed.
 func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID) {
 	var reports []viewerReport
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
+	changed = s.watched.where(func(id ID, r *watch) (isChanged bool) {
 		if !r.dirty && (now.Sub(r.renewed) < renewEvery || len(r.viewers) == 0) {
-			continue
+			return false
 		}
 		m := viewerReport{room: id, present: map[ViewerID]time.Time{}, held: r.held}
 		for _, user := range r.left {
@@ -28,20 +27,12 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID
 		for user, v := range r.viewers {
 			m.present[user] = v.active
 		}
-		if r.dirty {
-			changed = append(changed, id)
-		}
+		isChanged = r.dirty
 		reports, r.dirty, r.renewed, r.left = append(reports, m), false, now, nil
-	}
-	s.watched.mu.Unlock()
+		return isChanged
+	})
 	if err := s.redis.writeOnline(ctx, s.cfg.Node, reports); err != nil {
-		s.watched.mu.Lock()
-		for _, m := range reports {
-			if r := s.watched.rooms[m.room]; r != nil {
-				r.dirty, r.left = true, append(r.left, m.left...)
-			}
-		}
-		s.watched.mu.Unlock()
+		s.watched.restore(reports)
 		s.log.Debug("rooms: viewers not written to Redis", "err", err)
 	}
 	return changed
@@ -49,15 +40,13 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID
 
 // countViewers counts the viewers of rooms that are due, and publishes changed numbers.
 func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
-	var due []ID
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
-		if slices.Contains(dirty, id) || len(r.viewers) > 0 && now.Sub(r.counted) >= countEvery {
-			due = append(due, id)
+	due := s.watched.where(func(id ID, r *watch) bool {
+		isDue := slices.Contains(dirty, id) || len(r.viewers) > 0 && now.Sub(r.counted) >= countEvery
+		if isDue {
 			r.counted = now
 		}
-	}
-	s.watched.mu.Unlock()
+		return isDue
+	})
 	if len(due) == 0 {
 		return
 	}
@@ -66,14 +55,9 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 		return // the number is unknown
 	}
 	toStore, toPublish := map[ID]int{}, map[ID]int{}
-	s.watched.mu.Lock()
-	for _, id := range due {
+	s.watched.each(due, func(id ID, r *watch) {
 		users, first := found[id].users, found[id].first
 		n := len(users)
-		r := s.watched.rooms[id]
-		if r == nil {
-			continue
-		}
 		if r.count != n || now.Sub(r.countStored) >= renewEvery {
 			toStore[id], r.countStored = n, now
 		}
@@ -82,8 +66,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 			toPublish[id] = n
 		}
 		r.count, r.latest = n, slices.Clone(users[:min(n, maxOnline)])
-	}
-	s.watched.mu.Unlock()
+	})
 	if len(toStore) > 0 {
 		if err := s.redis.writeCounts(ctx, s.cfg.Node, toStore); err != nil {
 			s.log.Debug("rooms: viewer counts not written to Redis", "err", err)

@@ -63,6 +63,113 @@ func (w *watched) getOrAdd(id ID, now time.Time) *watch {
 	return r
 }
 
+// where returns the rooms for which match returns true. match runs with the lock, and may change the watch.
+func (w *watched) where(match func(ID, *watch) bool) (list []ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, r := range w.rooms {
+		if match(id, r) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// each calls fn, with the lock, for each room of list that still has a watch.
+func (w *watched) each(list []ID, fn func(ID, *watch)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range list {
+		if r := w.rooms[id]; r != nil {
+			fn(id, r)
+		}
+	}
+}
+
+// isDue reports whether some work was last done at least every ago, and then sets last to now.
+func (w *watched) isDue(last *time.Time, now time.Time, every time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due := now.Sub(*last) >= every
+	if due {
+		*last = now
+	}
+	return due
+}
+
+// add records that a connection of a viewer watches a room; active is the time of the viewer's activity.
+func (w *watched) add(id ID, user ViewerID, connection string, active time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.getOrAdd(id, time.Now())
+	if len(r.viewers) == 0 {
+		r.held, r.latest = true, nil // the node may have missed events until now
+	}
+	if r.viewers[user] == nil {
+		r.viewers[user], r.dirty = &viewer{connections: map[string]struct{}{}, active: active}, true
+	}
+	r.viewers[user].connections[connection] = struct{}{}
+}
+
+// remove records that a connection of a viewer no longer watches a room.
+func (w *watched) remove(id ID, user ViewerID, connection string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[id]
+	if r == nil || r.viewers[user] == nil {
+		return
+	}
+	delete(r.viewers[user].connections, connection)
+	if len(r.viewers[user].connections) == 0 {
+		delete(r.viewers, user)
+		r.left, r.dirty, r.used = append(r.left, user), true, time.Now()
+	}
+}
+
+// restore makes the next beat write reports that were not written.
+func (w *watched) restore(reports []viewerReport) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range reports {
+		if r := w.rooms[m.room]; r != nil {
+			r.dirty, r.left = true, append(r.left, m.left...)
+		}
+	}
+}
+
+// unseen returns the viewers whose last update in SQL is old, and records the update.
+func (w *watched) unseen(now time.Time) (due []Seat) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, r := range w.rooms {
+		for user, v := range r.viewers {
+			if now.Sub(v.seen) >= guestIdle/4 {
+				v.seen, due = now, append(due, Seat{A: id, B: user})
+			}
+		}
+	}
+	return due
+}
+
+// removeUnused deletes the state of rooms without viewers after unusedDelay.
+func (w *watched) removeUnused(now time.Time) {
+	var leave []func()
+	w.mu.Lock()
+	for id, r := range w.rooms {
+		if len(r.viewers) > 0 || r.dirty || r.needsCheckpoint || r.needsRecheck || now.Sub(r.used) < unusedDelay {
+			continue
+		}
+		delete(w.rooms, id)
+		if r.leave != nil {
+			leave = append(leave, r.leave)
+		}
+	}
+	w.mu.Unlock()
+	for _, f := range leave {
+		f()
+	}
+}
+
 // recordActivity records an activity of a viewer.
 func (w *watched) recordActivity(id ID, user ViewerID, now time.Time) {
 	w.mu.Lock()

@@ -66,17 +66,7 @@ func (s *Service) Subscribed(user, connection, channel string) {
 	if !ok || err != nil {
 		return
 	}
-	now := time.Now()
-	s.watched.mu.Lock()
-	defer s.watched.mu.Unlock()
-	r := s.watched.getOrAdd(id, now)
-	if len(r.viewers) == 0 {
-		r.held, r.latest = true, nil // the node may have missed events until now
-	}
-	if r.viewers[viewerID] == nil {
-		r.viewers[viewerID], r.dirty = &viewer{connections: map[string]struct{}{}, active: s.db.Now()}, true
-	}
-	r.viewers[viewerID].connections[connection] = struct{}{}
+	s.watched.add(id, viewerID, connection, s.db.Now())
 }
 
 // Unsubscribed records that a connection of this node has left a channel. It does no I/O.
@@ -86,17 +76,7 @@ func (s *Service) Unsubscribed(user, connection, channel string) {
 	if !ok || err != nil {
 		return
 	}
-	s.watched.mu.Lock()
-	defer s.watched.mu.Unlock()
-	r := s.watched.rooms[id]
-	if r == nil || r.viewers[viewerID] == nil {
-		return
-	}
-	delete(r.viewers[viewerID].connections, connection)
-	if len(r.viewers[viewerID].connections) == 0 {
-		delete(r.viewers, viewerID)
-		r.left, r.dirty, r.used = append(r.left, viewerID), true, time.Now()
-	}
+	s.watched.remove(id, viewerID, connection)
 }
 
 // watch runs a beat each second until ctx ends. Then it deletes this node's viewers from Redis and stores changed
@@ -130,22 +110,22 @@ func (s *Service) beat(ctx context.Context, now time.Time) {
 	s.releaseHeld(ctx)
 	s.checkpointChanged(ctx, false)
 	s.touch(ctx, now)
-	s.removeUnused(now)
+	s.watched.removeUnused(now)
 }
 
 // recheckRegisters publishes registers whose command got no reply. It rebuilds a register if Redis has an older one
 // than this node published or SQL stores.
 func (s *Service) recheckRegisters(ctx context.Context) {
 	published, seen := map[ID]int64{}, map[ID]int64{}
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
-		if r.needsRecheck {
-			published[id], seen[id] = r.register.Stamp(), r.senderStamp
-			r.needsRecheck, r.senderStamp = false, 0
+	due := s.watched.where(func(id ID, r *watch) bool {
+		if !r.needsRecheck {
+			return false
 		}
-	}
-	s.watched.mu.Unlock()
-	for chunk := range slices.Chunk(slices.Collect(maps.Keys(published)), sweepBatch) {
+		published[id], seen[id] = r.register.Stamp(), r.senderStamp
+		r.needsRecheck, r.senderStamp = false, 0
+		return true
+	})
+	for chunk := range slices.Chunk(due, sweepBatch) {
 		stored, err := selectStamps(ctx, s.db, chunk) // read before Redis, which is never behind SQL
 		states, stateErr := s.redis.states(ctx, chunk)
 		err = errors.Join(err, stateErr)
@@ -176,15 +156,7 @@ func (s *Service) recheckRegisters(ctx context.Context) {
 
 // releaseHeld checks whether held rooms still wait for players.
 func (s *Service) releaseHeld(ctx context.Context) {
-	var held []ID
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
-		if r.held && len(r.viewers) > 0 {
-			held = append(held, id)
-		}
-	}
-	s.watched.mu.Unlock()
-	for _, id := range held {
+	for _, id := range s.watched.where(func(_ ID, r *watch) bool { return r.held && len(r.viewers) > 0 }) {
 		if err := s.updateHold(ctx, id, ViewerID{}, false); err != nil {
 			s.log.Debug("rooms: hold not rechecked", "room", id, "err", err)
 		}
@@ -193,19 +165,15 @@ func (s *Service) releaseHeld(ctx context.Context) {
 
 // checkpointChanged stores changed registers in SQL, at most once per checkpointEvery, or at once if now is true.
 func (s *Service) checkpointChanged(ctx context.Context, now bool) {
-	s.watched.mu.Lock()
-	due := now || time.Since(s.watched.checkpointed) >= checkpointEvery
-	var list []ID
-	if due {
-		s.watched.checkpointed = time.Now()
-		for id, r := range s.watched.rooms {
-			if r.needsCheckpoint {
-				list, r.needsCheckpoint = append(list, id), false
-			}
-		}
+	if !s.watched.isDue(&s.watched.checkpointed, time.Now(), checkpointEvery) && !now {
+		return
 	}
-	s.watched.mu.Unlock()
-	for chunk := range slices.Chunk(list, sweepBatch) {
+	changed := s.watched.where(func(_ ID, r *watch) bool {
+		due := r.needsCheckpoint
+		r.needsCheckpoint = false
+		return due
+	})
+	for chunk := range slices.Chunk(changed, sweepBatch) {
 		states, err := s.redis.states(ctx, chunk)
 		if err != nil {
 			for _, id := range chunk {
@@ -220,20 +188,11 @@ func (s *Service) checkpointChanged(ctx context.Context, now bool) {
 // touch updates the last activity of rooms with viewers, once per touchEvery. It also marks the guests among the viewers
 // as seen, and counts the rooms for the metric.
 func (s *Service) touch(ctx context.Context, now time.Time) {
-	var list []ID
-	s.watched.mu.Lock()
-	if now.Sub(s.watched.touched) < touchEvery {
-		s.watched.mu.Unlock()
+	if !s.watched.isDue(&s.watched.touched, now, touchEvery) {
 		return
 	}
-	s.watched.touched = now
-	for id, r := range s.watched.rooms {
-		if len(r.viewers) > 0 {
-			list = append(list, id)
-		}
-	}
+	list := s.watched.where(func(_ ID, r *watch) bool { return len(r.viewers) > 0 })
 	s.metrics.watched.Set(float64(len(list)))
-	s.watched.mu.Unlock()
 	s.markSeen(ctx, now)
 	for chunk := range slices.Chunk(list, sweepBatch) {
 		if err := touchRooms(ctx, s.db, chunk, s.db.Now().Add(-touchEvery/2)); err != nil {
@@ -244,39 +203,10 @@ func (s *Service) touch(ctx context.Context, now time.Time) {
 
 // markSeen records which guests are watching, a few times within guestIdle for each guest.
 func (s *Service) markSeen(ctx context.Context, now time.Time) {
-	var due []Seat
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
-		for user, v := range r.viewers {
-			if now.Sub(v.seen) >= guestIdle/4 {
-				v.seen, due = now, append(due, Seat{A: id, B: user})
-			}
-		}
-	}
-	s.watched.mu.Unlock()
-	for chunk := range slices.Chunk(due, sweepBatch) {
+	for chunk := range slices.Chunk(s.watched.unseen(now), sweepBatch) {
 		if err := markSeen(ctx, s.db, chunk); err != nil {
 			s.log.Debug("rooms: guests not marked as seen", "err", err) // guests who watch remain, see tidyIdle
 		}
-	}
-}
-
-// removeUnused deletes the state of rooms without viewers after unusedDelay.
-func (s *Service) removeUnused(now time.Time) {
-	var leave []func()
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
-		if len(r.viewers) > 0 || r.dirty || r.needsCheckpoint || r.needsRecheck || now.Sub(r.used) < unusedDelay {
-			continue
-		}
-		delete(s.watched.rooms, id)
-		if r.leave != nil {
-			leave = append(leave, r.leave)
-		}
-	}
-	s.watched.mu.Unlock()
-	for _, f := range leave {
-		f()
 	}
 }
 
@@ -284,16 +214,15 @@ func (s *Service) removeUnused(now time.Time) {
 func (s *Service) deleteViewers(ctx context.Context) {
 	var reports []viewerReport
 	var leave []func()
-	s.watched.mu.Lock()
-	for id, r := range s.watched.rooms {
+	s.watched.where(func(id ID, r *watch) bool {
 		left := append(slices.Collect(maps.Keys(r.viewers)), r.left...)
 		reports = append(reports, viewerReport{room: id, left: left})
 		if r.leave != nil {
 			leave = append(leave, r.leave)
 			r.leave = nil
 		}
-	}
-	s.watched.mu.Unlock()
+		return false
+	})
 	if err := s.redis.writeOnline(ctx, s.cfg.Node, reports); err != nil {
 		s.log.Debug("rooms: viewers not deleted from Redis", "err", err) // other nodes detect that this node is gone
 	}

@@ -87,7 +87,7 @@ func TestViewers_RestoredEntriesAreDeleted(t *testing.T) {
 		w.watched.mu.Lock()
 		r := w.watched.rooms[id]
 		w.watched.mu.Unlock()
-		w.eventsLost(r) // this node no longer has viewers
+		w.watched.eventsLost(r) // this node no longer has viewers
 		bubble.Sleep(2 * countEvery)
 		if n := count(); n != 2 {
 			t.Errorf("%d viewers, want 2", n)
@@ -469,7 +469,7 @@ func TestPlayback_ReissuedAfterRedisWasSetBack(t *testing.T) {
 				r.register = playing
 			}
 			n.watched.mu.Unlock()
-			n.eventsLost(r)
+			n.watched.eventsLost(r)
 			bubble.Sleep(2 * beatEvery)
 			if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(paused) || !s.Paused {
 				t.Errorf("%s: got the register %+v, %v, want %+v under another generation", name, s, err, paused)
@@ -652,7 +652,7 @@ func TestHold_EndsOnANodeThatMissedIt(t *testing.T) {
 			other.watched.mu.Lock()
 			r := other.watched.rooms[id]
 			other.watched.mu.Unlock()
-			other.eventsLost(r)
+			other.watched.eventsLost(r)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -795,7 +795,7 @@ func TestFill_IgnoresRowsFromBeforeAnInvalidation(t *testing.T) {
 			"cleared": func(*watch) { w.must(w.ClearDanmaku(ctx, owner, id)) },
 			"lost": func(r *watch) {
 				w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteComments(ctx, tx, id) }))
-				w.eventsLost(r)
+				w.watched.eventsLost(r)
 			}, // including the event
 		} {
 			_, err := w.SendDanmaku(ctx, owner, id, Comment{Text: "one"})
@@ -808,20 +808,16 @@ func TestFill_IgnoresRowsFromBeforeAnInvalidation(t *testing.T) {
 			w.watched.mu.Lock()
 			r := w.watched.rooms[id]
 			w.watched.mu.Unlock()
-			w.eventsLost(r)
+			w.watched.eventsLost(r)
 			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 1 {
 				t.Errorf("%s: after lost events: got %+v, %v, want the danmaku of SQL", name, list, err)
 			}
-			w.watched.mu.Lock()
-			invalidations := r.invalidations
-			w.watched.mu.Unlock()
+			_, invalidations, _ := w.watched.ringOf(r, now)
 			stored, err := latestComments(ctx, w.db, id, now-danmaku.Life, danmaku.MaxComments)
 			w.must(err)
 			invalidate(r)
 			bubble.Sleep(time.Millisecond) // its event arrives; the next beat is later
-			w.watched.mu.Lock()
-			r.fill(id, stored, now, invalidations)
-			w.watched.mu.Unlock()
+			w.watched.fill(r, id, stored, now, invalidations)
 			if list, err := w.recentDanmaku(ctx, id); err != nil || len(list) != 0 {
 				t.Errorf("%s: got %+v, %v, want no danmaku", name, list, err)
 			}
