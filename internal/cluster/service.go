@@ -86,7 +86,7 @@ func New(cfg Config) *Service {
 		s.news++
 	}
 	s.bus.Handle(Topic, bus.Handler{Event: func(bus.Event) { changed() }, Lost: changed})
-	cfg.Bus.RemoveDead(s.LiveNames)
+	cfg.Bus.ReadLiveNodesFrom(s.LiveNames)
 	return s
 }
 

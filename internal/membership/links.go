@@ -41,7 +41,7 @@ type Links[P any] struct {
 	ErrMay   error // the user may not revoke the link
 }
 
-// Inviters returns those of users who may invite other users to a parent. It may reorder users.
+// Inviters returns those of users who may invite other users to a parent. It may change users.
 type Inviters func(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]accounts.ID, error)
 
 // Open returns the open links of a parent: they have not expired, have uses left, and their creators may invite.

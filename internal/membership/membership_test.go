@@ -38,26 +38,28 @@ type world struct {
 	ahead atomic.Int64 // lead of the clock, in ns
 }
 
-// eachTable runs test with the tables of groups and with those of rooms.
+// eachTable runs test with the tables of groups and with those of rooms, on each kind of database.
 func eachTable(t *testing.T, test func(t *testing.T, w *world)) {
 	for name, cards := range map[string]bool{"group": true, "room": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := &world{t: t, links: Links[parent]{Table: name + "_links", Column: name + "_id", Cards: cards, ErrLink: errLink, ErrLinks: errLinks,
-				ErrMay: errMay}, bans: Bans[parent]{Table: name + "_bans", Column: name + "_id", ErrNoBan: errNoBan}}
-			begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-			w.db = sqldbtest.SQLite(t, func(c *sqldb.Config) {
-				c.Now = func() time.Time { return begin.Add(time.Duration(w.ahead.Load())) }
+		for _, e := range sqldbtest.Engines(t) {
+			t.Run(name+" "+e.Name, func(t *testing.T) {
+				t.Parallel()
+				w := &world{t: t, links: Links[parent]{Table: name + "_links", Column: name + "_id", Cards: cards, ErrLink: errLink,
+					ErrLinks: errLinks, ErrMay: errMay}, bans: Bans[parent]{Table: name + "_bans", Column: name + "_id", ErrNoBan: errNoBan}}
+				begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+				w.db = e.Open(t, func(c *sqldb.Config) {
+					c.Now = func() time.Time { return begin.Add(time.Duration(w.ahead.Load())) }
+				})
+				var users []accounts.User
+				for i := range 4 {
+					u, err := accounts.NewUser(fmt.Sprintf("u%d@example.org", i), fmt.Sprint("user ", i), "UTC")
+					w.check("new user", err, nil)
+					users, w.users = append(users, u), append(w.users, u.ID)
+				}
+				w.check("insert", w.tx(func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }), nil)
+				test(t, w)
 			})
-			var users []accounts.User
-			for i := range 4 {
-				u, err := accounts.NewUser(fmt.Sprintf("u%d@example.org", i), fmt.Sprint("user ", i), "UTC")
-				w.check("new user", err, nil)
-				users, w.users = append(users, u), append(w.users, u.ID)
-			}
-			w.check("insert", w.tx(func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }), nil)
-			test(t, w)
-		})
+		}
 	}
 }
 

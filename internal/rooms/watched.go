@@ -65,14 +65,21 @@ func (w *watched) getOrAdd(id ID, now time.Time) *watch {
 
 // where returns the rooms for which match returns true. match runs with the lock, and may change the watch.
 func (w *watched) where(match func(ID, *watch) bool) (list []ID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, r := range w.rooms {
+	w.all(func(id ID, r *watch) {
 		if match(id, r) {
 			list = append(list, id)
 		}
-	}
+	})
 	return list
+}
+
+// all calls fn, with the lock, for each room.
+func (w *watched) all(fn func(ID, *watch)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, r := range w.rooms {
+		fn(id, r)
+	}
 }
 
 // each calls fn, with the lock, for each room of list that still has a watch.
@@ -86,8 +93,8 @@ func (w *watched) each(list []ID, fn func(ID, *watch)) {
 	}
 }
 
-// isDue reports whether some work was last done at least every ago, and then sets last to now.
-func (w *watched) isDue(last *time.Time, now time.Time, every time.Duration) bool {
+// startTurn reports whether some work is due, because its last turn began at least every ago. Then it sets last to now.
+func (w *watched) startTurn(last *time.Time, now time.Time, every time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	due := now.Sub(*last) >= every
@@ -139,32 +146,28 @@ func (w *watched) restore(reports []viewerReport) {
 
 // unseen returns the viewers whose last update in SQL is old, and records the update.
 func (w *watched) unseen(now time.Time) (due []Seat) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, r := range w.rooms {
+	w.all(func(id ID, r *watch) {
 		for user, v := range r.viewers {
 			if now.Sub(v.seen) >= guestIdle/4 {
 				v.seen, due = now, append(due, Seat{A: id, B: user})
 			}
 		}
-	}
+	})
 	return due
 }
 
 // removeUnused deletes the state of rooms without viewers after unusedDelay.
 func (w *watched) removeUnused(now time.Time) {
 	var leave []func()
-	w.mu.Lock()
-	for id, r := range w.rooms {
+	w.all(func(id ID, r *watch) {
 		if len(r.viewers) > 0 || r.dirty || r.needsCheckpoint || r.needsRecheck || now.Sub(r.used) < unusedDelay {
-			continue
+			return
 		}
 		delete(w.rooms, id)
 		if r.leave != nil {
 			leave = append(leave, r.leave)
 		}
-	}
-	w.mu.Unlock()
+	})
 	for _, f := range leave {
 		f()
 	}

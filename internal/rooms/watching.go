@@ -165,7 +165,7 @@ func (s *Service) releaseHeld(ctx context.Context) {
 
 // checkpointChanged stores changed registers in SQL, at most once per checkpointEvery, or at once if now is true.
 func (s *Service) checkpointChanged(ctx context.Context, now bool) {
-	if !s.watched.isDue(&s.watched.checkpointed, time.Now(), checkpointEvery) && !now {
+	if !s.watched.startTurn(&s.watched.checkpointed, time.Now(), checkpointEvery) && !now {
 		return
 	}
 	changed := s.watched.where(func(_ ID, r *watch) bool {
@@ -188,7 +188,7 @@ func (s *Service) checkpointChanged(ctx context.Context, now bool) {
 // touch updates the last activity of rooms with viewers, once per touchEvery. It also marks the guests among the viewers
 // as seen, and counts the rooms for the metric.
 func (s *Service) touch(ctx context.Context, now time.Time) {
-	if !s.watched.isDue(&s.watched.touched, now, touchEvery) {
+	if !s.watched.startTurn(&s.watched.touched, now, touchEvery) {
 		return
 	}
 	list := s.watched.where(func(_ ID, r *watch) bool { return len(r.viewers) > 0 })
@@ -214,14 +214,13 @@ func (s *Service) markSeen(ctx context.Context, now time.Time) {
 func (s *Service) deleteViewers(ctx context.Context) {
 	var reports []viewerReport
 	var leave []func()
-	s.watched.where(func(id ID, r *watch) bool {
+	s.watched.all(func(id ID, r *watch) {
 		left := append(slices.Collect(maps.Keys(r.viewers)), r.left...)
 		reports = append(reports, viewerReport{room: id, left: left})
 		if r.leave != nil {
 			leave = append(leave, r.leave)
 			r.leave = nil
 		}
-		return false
 	})
 	if err := s.redis.writeOnline(ctx, s.cfg.Node, reports); err != nil {
 		s.log.Debug("rooms: viewers not deleted from Redis", "err", err) // other nodes detect that this node is gone

@@ -40,8 +40,8 @@ func New[T any]() ID[T] {
 	}
 }
 
-// Of derives an ID from a seed. It is the same for the same seed and T, and as hard to guess as the seed. No ID
-// begins with "-".
+// Of derives an ID from a seed. It is the same for the same seed and the same name of T, and as hard to guess as the
+// seed. No ID begins with "-".
 func Of[T any](seed []byte) ID[T] {
 	for sum := sha256.Sum256(append([]byte(reflect.TypeFor[T]().String()+"\x00"), seed...)); ; sum = sha256.Sum256(sum[:]) {
 		if id, ok := encode[T](sum[:size]); ok {

@@ -7,5 +7,6 @@
 //
 // A field may be an [ids.ID] or a list of them. A malformed id in a path identifies nothing: the field's tag unknown has
 // the codes of refusals, and the first code that is among the operation's own refuses the request. Without the tag, which a
-// path must have, the refusal is [ids.ErrMalformed]. Other faults of the request precede it.
+// path must have, the refusal is [ids.ErrMalformed]. Other faults of the
+// request precede it; checks of the handler, such as of the caller, follow it.
 package bind

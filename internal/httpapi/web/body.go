@@ -15,7 +15,7 @@ import (
 // end of the body.
 func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	if r.ContentLength == 0 {
-		return nil, nil // bind checks whether the body is required
+		return nil, nil // [bind.Input.Bind] checks whether the body is required
 	}
 	if !rt.in.Accepts(r.Header["Content-Type"]) {
 		return nil, newProblem(http.StatusUnsupportedMediaType, rt.errMediaType())

@@ -370,5 +370,5 @@ func validQuery(raw string) bool {
 	return err == nil && plainText(s)
 }
 
-// plainText reports whether s is UTF-8 without a NUL; see package bind.
+// plainText reports whether s is UTF-8 without a NUL. [bind.Decode] refuses the same in bodies.
 func plainText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }

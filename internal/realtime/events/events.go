@@ -147,18 +147,18 @@ const topic = "channels"
 // [Bus.Run].
 func (b *Bus) Nodes() *bus.Bus { return b.nodes }
 
-// RemoveDead registers the function that returns the live nodes. With it, dead nodes are removed from a channel when
+// ReadLiveNodesFrom registers the function that returns the live nodes. With it, dead nodes are removed from a channel when
 // this node subscribes to it; without it they stay until the keys expire. Call it before [Bus.Run].
-func (b *Bus) RemoveDead(live func(context.Context) ([]string, error)) { b.live = live }
+func (b *Bus) ReadLiveNodesFrom(live func(context.Context) ([]string, error)) { b.live = live }
 
 // DelayEpochsWhile registers a function that reports whether Redis lacks something that this node has acknowledged.
 // While one of them does, the bus begins no new epoch after a failed publish: a notified listener loads the state, and
 // another node may serve it from Redis, which does not have the change yet. Call it before [Bus.Run].
 func (b *Bus) DelayEpochsWhile(behind func() bool) { b.behind = append(b.behind, behind) }
 
-// CallAhead registers the function that gets the channels of each batch before its events are delivered; delivery waits for
+// BeforeDelivery registers the function that gets the channels of each batch before its events are delivered. Delivery waits for
 // it. A channel may be listed twice, or have no listener. Call it before [Bus.Run].
-func (b *Bus) CallAhead(ahead func(channels []string)) { b.ahead = ahead }
+func (b *Bus) BeforeDelivery(ahead func(channels []string)) { b.ahead = ahead }
 
 // TakenForDead reports that other nodes may have treated this node as dead and removed it from its channels. The node
 // subscribes again and finds the missed events.

@@ -257,7 +257,7 @@ func TestListen_RemovesDeadNodes(t *testing.T) {
 		dead := NewBus(db, "dead", slog.New(slog.DiscardHandler))
 		dead.Listen(t.Context(), "ann", &Listener{})
 		b := run(t, db, "b")
-		b.RemoveDead(func(context.Context) ([]string, error) { return []string{"b", "c"}, nil })
+		b.ReadLiveNodesFrom(func(context.Context) ([]string, error) { return []string{"b", "c"}, nil })
 		b.ear(t, "ann")
 		nodes, _, _ := keysOf("ann")
 		if got, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: nodes}).Text(); got != "b" || err != nil {
@@ -270,7 +270,7 @@ func TestTakenForDead_SubscribesAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
-		b.RemoveDead(func(context.Context) ([]string, error) { return []string{"b"}, nil }) // a's lease has ended
+		b.ReadLiveNodesFrom(func(context.Context) ([]string, error) { return []string{"b"}, nil }) // a's lease has ended
 		ann, room, kept := a.ear(t, "ann"), a.ear(t, "room/1"), a.ear(t, "room/2")
 		other, _ := b.ear(t, "ann"), b.ear(t, "room/1") // which removes a from the list
 		b.Publish([]Event{tick("ann", 1)})

@@ -195,7 +195,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	}
 	g.node, g.drained = node, make(chan struct{})
 	g.metrics = newMetrics(cfg.Metrics, func() float64 { return float64(node.Hub().NumClients()) })
-	cfg.Bus.CallAhead(g.checkReceiversTogether)
+	cfg.Bus.BeforeDelivery(g.checkReceiversTogether)
 	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, leaves: map[string]func(){}, before: g.checkReceivers, lost: g.lost})
 	node.SetController(newController(g.base, cfg.Bus.Nodes(), cfg.Log))
 	node.OnConnecting(g.connecting)

@@ -157,7 +157,8 @@ func (r *resumable) Run(migration io.Reader) error {
 	}
 	ddl, err := r.db.dialect.ExpandDDL(string(text))
 	if err != nil {
-		return fmt.Errorf("%w in %s", err, text)
+		start, _, _ := strings.Cut(string(text), "\n")
+		return fmt.Errorf("%w in %s", err, start)
 	}
 	err = r.Driver.Run(strings.NewReader(ddl))
 	if e, ok := err.(database.Error); ok {
@@ -244,7 +245,7 @@ type sqliteMigrations struct {
 
 	ctx        context.Context // the context of one Migrate; the interface has no other way to pass it
 	conn       *sql.Conn
-	unfinished bool // a migration has begun and not ended
+	unfinished bool // a migration, or the table of versions, has begun and not ended
 }
 
 func (s *sqliteMigrations) exec(query string, args ...any) error {
@@ -264,12 +265,13 @@ func (s *sqliteMigrations) Lock() error {
 	}
 	err := s.exec("CREATE TABLE IF NOT EXISTS " + versionTable + " (version INTEGER NOT NULL, dirty INTEGER NOT NULL)")
 	if err != nil {
+		s.unfinished = true
 		return errors.Join(err, s.Unlock())
 	}
 	return nil
 }
 
-// Unlock commits, or rolls back if a migration failed.
+// Unlock commits, or rolls back after a failure.
 func (s *sqliteMigrations) Unlock() error {
 	end := "COMMIT"
 	if s.unfinished {
