@@ -98,25 +98,26 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			}})
 		}
 		// After these two failures, users stop writing: no later event shows a client that it is behind.
-		w.suffer(failure{what: "a node that could not tell what it stored is killed", nodes: true, replay: w.nodes[:1], do: func() {
+		w.suffer(failure{what: "a node that could not tell what it stored is killed", nodes: true, replay: w.nodes, do: func() {
 			proxy.cut.Store(true)
 			chats.more(20)
 			w.inCalm(func() {
 				w.killBetweenStages(w.nodes[0], proxy)
 				w.nodes[0].Start()
 				chats.check()
+				chats.sameAsFresh(server.FlushAll)
 			})
 		}})
-		w.suffer(failure{what: "a node is cut off from Redis", do: func() {
+		w.suffer(failure{what: "a node is cut off from Redis", replay: w.nodes, do: func() {
 			proxy.cut.Store(true)
 			w.moment(time.Second)
 			chats.more(20)
 			w.inCalm(func() {
 				proxy.cut.Store(false)
 				chats.check()
+				chats.sameAsFresh(server.FlushAll)
 			})
 		}})
-		w.suffer(failure{what: "Redis is emptied while users pause", replay: w.nodes, do: func() { chats.sameAsFresh(server.FlushAll) }})
 		w.suffer(failure{what: "Redis is emptied", replay: w.nodes, do: server.FlushAll})
 		w.suffer(failure{what: "Redis is killed and has nothing", replay: w.nodes,
 			do: killed(func() { server.Settings("appendonly yes", "appendfsync everysec") })})
