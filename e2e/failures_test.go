@@ -97,21 +97,31 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 				n.Start()
 			}})
 		}
-		// After these two failures, users stop writing: no later event shows a client that it is behind.
-		w.suffer(failure{what: "a node that could not tell what it stored is killed", nodes: true, replay: w.nodes, do: func() {
+		w.suffer(failure{what: "a node is killed between SQL and Redis", nodes: true, replay: w.nodes[:1], do: func() {
+			w.inCalm(func() { w.killBetweenStages(w.nodes[0], proxy) })
+			w.nodes[0].Start()
+		}})
+		// Before these two failures, the node considers Redis unavailable. Afterwards users stop writing: no later event shows
+		// a client that it is behind.
+		cut := func() {
 			proxy.cut.Store(true)
+			eventually.Equal(t, "the parts of the node that read from SQL", 3, func() int { // check-ins, messages, and Redis itself
+				return strings.Count(readiness(t.Context(), w.hc, w.nodes[0]), "answering from sql")
+			})
 			chats.more(20)
+		}
+		w.suffer(failure{what: "a node that could not tell what it stored is killed", nodes: true, replay: w.nodes, do: func() {
+			cut()
 			w.inCalm(func() {
-				w.killBetweenStages(w.nodes[0], proxy)
+				w.nodes[0].Kill()
+				proxy.cut.Store(false)
 				w.nodes[0].Start()
 				chats.check()
 				chats.sameAsFresh(server.FlushAll)
 			})
 		}})
 		w.suffer(failure{what: "a node is cut off from Redis", replay: w.nodes, do: func() {
-			proxy.cut.Store(true)
-			w.moment(time.Second)
-			chats.more(20)
+			cut()
 			w.inCalm(func() {
 				proxy.cut.Store(false)
 				chats.check()
