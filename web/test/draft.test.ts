@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { Refused, type Chats, type Message } from "@stoa-dev/client";
+import { mock, test } from "node:test";
+import { Refused, Unreachable, type Chats, type Message } from "@stoa-dev/client";
 import { Draft } from "../src/state/draft";
 
 type Commands = Pick<Chats, "get" | "pending" | "update" | "typing" | "send" | "edit">;
@@ -39,6 +39,33 @@ test("a sent text leaves the field and ends the stored draft", async () => {
     ["update", { draft: "" }],
     ["send", { kind: "text", text: "Hello" }, {}],
   ]);
+});
+
+test("only a lost update of the stored draft is repeated", async (t) => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  t.after(() => mock.timers.reset());
+  const ends = ["update", { draft: "" }];
+  for (const [err, updates] of [
+    [new Unreachable("the line broke"), [ends, ends]],
+    [new Refused(404, "chat.unknown", "unknown"), [ends]],
+  ] as const) {
+    const { calls, commands } = record("Hello");
+    const errors: Error[] = [err];
+    const update: Commands["update"] = async (...call) => {
+      await commands.update(...call);
+      const error = errors.pop();
+      if (error) throw error;
+    };
+    await new Draft("u:bob", { ...commands, update }).submit();
+    for (let n = 0; n < 2; n++) {
+      await Promise.resolve();
+      mock.timers.tick(1500);
+    }
+    assert.deepEqual(
+      calls.filter(([what]) => what === "update"),
+      updates,
+    );
+  }
 });
 
 test("spaces alone are not sent", async () => {

@@ -87,6 +87,10 @@ function begin(answers: { me?: RoomSelf | undefined; fail?: Error; danmaku?: Dan
   const membership = { room: settings, ...(me && { me }) };
   const items = (ids: string[]) => ({ items: ids.map((id) => ({ id }) as RoomItem) });
   const scene = { ...membership, playback: {} as Playback, playlist: items(["a"]), danmaku: answers.danmaku ?? [] };
+  const people = new RoomPeople({
+    members: () => ask("members", { members: [] }),
+    online: () => ask("online", { viewers: [] }),
+  });
   const room = new OpenRoom(
     "cinema",
     {
@@ -97,7 +101,7 @@ function begin(answers: { me?: RoomSelf | undefined; fail?: Error; danmaku?: Dan
       temporary: () => false,
     },
     new RoomChatState(async () => ({ lines: [], more: false })),
-    new RoomPeople({ members: async () => ({ members: [] }), online: async () => ({ viewers: [] }) }),
+    people,
     { failed: (err) => void failures.push(err), ended: (why) => (endings.push(why), room.close()) },
   );
   room.stage = {
@@ -108,7 +112,7 @@ function begin(answers: { me?: RoomSelf | undefined; fail?: Error; danmaku?: Dan
     clear: () => void clears++,
     clears: () => clears,
   };
-  return { room, did, failures, endings, lists };
+  return { room, people, did, failures, endings, lists };
 }
 
 const event = (type: string, data: unknown) => ({ type, time: "", data });
@@ -216,9 +220,10 @@ test("the caller's state from an event during a load is newer", async () => {
   assert.equal(room.may("control"), false);
 });
 
-test("an event loads only the data that it changed", async () => {
+test("an event loads only the data that it changed", async (t) => {
   mock.timers.enable({ apis: ["setTimeout"] });
-  const { room, did } = begin();
+  t.after(() => mock.timers.reset());
+  const { room, people, did } = begin();
   const loads = () => did.splice(0).filter((what) => !what.startsWith("control"));
   await room.load("all");
   loads();
@@ -228,6 +233,9 @@ test("an event loads only the data that it changed", async () => {
   room.event(event("room.changed", {}));
   mock.timers.tick(10_000);
   assert.deepEqual(loads(), ["room"]);
+  people.shown = true;
+  room.event(event("room.viewers", { viewers: 3 }));
+  mock.timers.tick(10_000);
+  assert.deepEqual(loads(), ["online"]);
   room.close();
-  mock.timers.reset();
 });
