@@ -40,21 +40,6 @@ func (u *uploads) begin() {
 	u.work(1, 300*time.Millisecond, func(rng *rand.Rand, _ int) { u.send(rng) })
 }
 
-// tried sends a request to one node after the other, until one does it. A refusal fails the test, except for done.
-func (u *uploads) tried(rng *rand.Rand, what, done string, request func(node int) error) {
-	for node := rng.IntN(len(u.nodes)); u.t.Context().Err() == nil; node++ {
-		err := request(node % len(u.nodes))
-		if err == nil || done != "" && client.CodeOf(err) == done {
-			return
-		}
-		if refused := client.CodeOf(err); refused != "" && !temporary(err) {
-			u.bad("%s is refused: %v", what, err)
-			return
-		}
-		pauseToRetry()
-	}
-}
-
 func (u *uploads) send(rng *rand.Rand) {
 	u.mu.Lock()
 	waiting := len(u.sent)
@@ -70,27 +55,38 @@ func (u *uploads) send(rng *rand.Rand) {
 	if !message {
 		offer.To = u.ids[1]
 	}
-	u.tried(rng, "an offer", "", func(n int) error {
+	u.retry(rng, "an offer", func(n int) error {
 		offered, err := u.from[n].OfferFile(ctx, offer)
 		file.id = offered.ID
 		return err
 	})
 	if !message {
-		u.tried(rng, "an acceptance", "transfer.ended", func(n int) error { _, err := u.to[n].AcceptTransfer(ctx, file.id); return err })
+		u.retry(rng, "an acceptance", func(n int) error {
+			_, err := u.to[n].AcceptTransfer(ctx, file.id)
+			if client.CodeOf(err) == "transfer.ended" { // an earlier try had no response
+				return nil
+			}
+			return err
+		})
 	}
-	u.tried(rng, "an upload", "", func(n int) error {
+	u.retry(rng, "an upload", func(n int) error {
 		return u.from[n].Upload(ctx, file.id, bytes.NewReader(file.content), offer.Size)
 	})
-	u.tried(rng, "the end of an upload", "", func(n int) error { // another node completes it if its node was killed
+	status := ""
+	u.retry(rng, "the end of an upload", func(n int) error { // another node completes it if its node was killed
 		got, err := u.from[n].Transfer(ctx, file.id)
-		if err == nil && got.Status != api.TransferDone {
-			err = fmt.Errorf("the transfer is %s", got.Status)
+		if status = got.Status; status == api.TransferPending || status == api.TransferTransferring {
+			err = fmt.Errorf("the transfer is %s", status)
 		}
 		return err
 	})
+	if status != api.TransferDone {
+		u.bad("an uploaded file is %q", status)
+		return
+	}
 	if message {
 		said := api.Send{ClientID: file.id, Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: file.id}}}
-		u.tried(rng, "a message with a file", "", func(n int) error {
+		u.retry(rng, "a message with a file", func(n int) error {
 			sent, err := u.from[n].Send(ctx, client.ChatWith(u.ids[1]), said)
 			file.seq = sent.Seq
 			return err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -79,25 +78,25 @@ func (s *screening) command(rng *rand.Rand, do string) {
 		what.Position = rng.Int64N(60_000)
 	}
 	s.unsure = append(s.unsure, effect)
-	for try := rng.IntN(len(s.owner)); s.t.Context().Err() == nil && !s.t.Failed(); try++ {
-		c := s.owner[try%len(s.owner)]
+	s.retry(rng, fmt.Sprintf("%+v", what), func(node int) error {
+		c := s.owner[node]
 		what.Generation, what.Version = s.state.Generation, s.state.Version
 		got, err := c.Command(s.t.Context(), s.room, what)
 		if err == nil {
 			s.state, s.unsure = got, nil // a command with an older version runs no more
 			s.commands++
-			return
+			return nil
 		}
-		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status < 500 && refused.Code != "room.playback_changed" {
-			s.bad("%+v is refused: %v", what, err)
-			return
+		if client.CodeOf(err) != "room.playback_changed" && !temporary(err) {
+			return err
 		}
-		if got, err = c.Playback(s.t.Context(), s.room); err == nil && !older(got, s.state) {
+		got, unread := c.Playback(s.t.Context(), s.room)
+		if unread == nil && !older(got, s.state) {
 			s.takes(got)
-			return
+			return nil
 		}
-		pauseToRetry() // a node without Redis has only the checkpoint
-	}
+		return fmt.Errorf("%v; then %+v, %v", err, got, unread) // a node without Redis has only the checkpoint
+	})
 }
 
 // takes takes a state that was read after a command without an acknowledgement. If Redis has lost everything, the state
@@ -114,9 +113,10 @@ func (s *screening) takes(got api.Playback) {
 
 func (s *screening) check() {
 	before, rng := s.commands, rand.New(rand.NewPCG(s.seed, 1))
-	for s.commands == before && !s.t.Failed() {
+	eventually.True(s.t, "a command to be acknowledged", func() bool {
 		s.command(rng, "pause")
-	}
+		return s.commands > before || s.t.Failed()
+	})
 	for i, c := range s.owner {
 		eventually.NoError(s.t, fmt.Sprintf("node %d to show the acknowledged state of the room", i), func() error {
 			got, err := c.Playback(s.t.Context(), s.room)

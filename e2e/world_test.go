@@ -159,7 +159,7 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 func (w *world) clients(p *person) (all []*client.Client) {
 	w.t.Helper()
 	for _, n := range w.nodes {
-		h := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		h := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(n.URL(), "http://"))
 		}}}
 		w.t.Cleanup(h.CloseIdleConnections)
@@ -329,8 +329,22 @@ func (w *world) checkDomains() {
 	}
 }
 
-// pauseToRetry waits before a request is sent again.
-func pauseToRetry() { time.Sleep(20 * time.Millisecond) }
+// retry sends a request to one node after the other, until a node does it. A refusal is a fault, and so is a failure
+// that outlasts the claim of a dead node and a restart. After a fault of the test, no request is sent again.
+func (w *world) retry(rng *rand.Rand, what string, request func(node int) error) {
+	end := time.Now().Add(3 * patience)
+	for node := rng.IntN(len(w.nodes)); ; node++ {
+		err := request(node % len(w.nodes))
+		switch {
+		case err == nil, w.t.Failed(), w.t.Context().Err() != nil:
+			return
+		case !temporary(err), time.Now().After(end):
+			w.bad("%s fails: %v", what, err)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
 
 // perRound is half of the maximum number of persons of a round.
 const perRound = 140
