@@ -68,8 +68,9 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	w.readsWithoutSQL(maria)
 
 	chats, people, newcomers, profiles, room := newTalk(w), newPeople(w), newNewcomers(w), newProfiles(w), newScreening(w)
+	uploads := newUploads(w)
 	w.crowd()
-	for _, d := range []domain{chats, people, newcomers, profiles, room, newUploads(w)} {
+	for _, d := range []domain{chats, people, newcomers, profiles, room, uploads} {
 		w.add(d)
 	}
 	killed := func(meanwhile func()) func() {
@@ -91,8 +92,8 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			w.nodes[0].Start()
 		}})
 		for i, n := range w.nodes {
-			w.suffer(failure{what: fmt.Sprint("node ", i, " is killed"), nodes: true, replay: []*node{n}, do: func() {
-				n.Kill()
+			w.suffer(failure{what: fmt.Sprint("node ", i, " is killed in an upload"), nodes: true, replay: []*node{n}, do: func() {
+				uploads.killDuring(i, i == 1)
 				w.moment(200 * time.Millisecond)
 				n.Start()
 			}})
@@ -173,6 +174,9 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	w.stop()
 	w.settleAll()
 	chats.sameAsFresh(server.FlushAll)
+	if n := uploads.checked; n[0] == 0 || n[1] == 0 {
+		t.Errorf("%d files were offered and %d were in messages, want some of both", n[0], n[1])
+	}
 }
 
 // A failure of a deployment.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,6 +23,8 @@ type uploads struct {
 
 	mu   sync.Mutex
 	sent []upload // since the last check
+
+	checked [2]int // files: offered ones, and files of messages
 }
 
 // upload is an acknowledged file. seq is its message; 0 for an offered file.
@@ -37,21 +40,33 @@ func newUploads(w *world) *uploads {
 }
 
 func (u *uploads) begin() {
-	u.work(1, 300*time.Millisecond, func(rng *rand.Rand, _ int) { u.send(rng) })
+	u.work(1, 300*time.Millisecond, func(rng *rand.Rand, _ int) {
+		u.mu.Lock()
+		waiting := len(u.sent)
+		u.mu.Unlock()
+		if waiting < 6 { // until the next check
+			u.send(rng, rng.IntN(2) == 0, func(upload) {})
+		}
+	})
 }
 
-func (u *uploads) send(rng *rand.Rand) {
-	u.mu.Lock()
-	waiting := len(u.sent)
-	u.mu.Unlock()
-	if waiting >= 6 {
-		return // until the next check
-	}
+// killDuring sends a file to a node that is killed in the middle of the upload. The other node continues the upload.
+func (u *uploads) killDuring(n int, message bool) {
+	u.send(u.rng, message, func(file upload) {
+		half := &struck{bytes.NewReader(file.content), 4<<20 + 1, u.nodes[n].Kill}
+		if err := u.from[n].Upload(u.t.Context(), file.id, half, half.Size()); !errors.Is(err, client.ErrUnreachable) {
+			u.t.Fatalf("an upload to a killed node: %v", err)
+		}
+		eventually.True(u.t, "the node of the upload to end", u.nodes[n].isDown)
+	})
+}
+
+// send sends an offered file, or a message with a file. It calls begin before it uploads the file.
+func (u *uploads) send(rng *rand.Rand, message bool, begin func(upload)) {
 	ctx := u.t.Context()
 	file := upload{content: make([]byte, 5<<20+77)}
 	_, _ = rand.NewChaCha8([32]byte{byte(rng.Uint32()), byte(rng.Uint32())}).Read(file.content)
 	offer := api.TransferOffer{Name: "file", Size: int64(len(file.content))}
-	message := rng.IntN(2) == 0
 	if !message {
 		offer.To = u.ids[1]
 	}
@@ -69,6 +84,7 @@ func (u *uploads) send(rng *rand.Rand) {
 			return err
 		})
 	}
+	begin(file)
 	u.retry(rng, "an upload", func(n int) error {
 		return u.from[n].Upload(ctx, file.id, bytes.NewReader(file.content), offer.Size)
 	})
@@ -109,6 +125,16 @@ func (u *uploads) check() {
 	for _, file := range u.sent {
 		if n := stored(file.id); n != int64(len(file.content)) {
 			u.bad("of a file of %d bytes %d are stored", len(file.content), n)
+		}
+		var messages, files int64
+		if err := u.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM messages WHERE client_id = ?), "+
+			"(SELECT COUNT(*) FROM message_files WHERE file = ?)", file.id, file.id).Scan(&messages, &files); err != nil {
+			u.t.Error(err)
+		}
+		want := min(file.seq, 1)
+		u.checked[want]++
+		if messages != want || files != want {
+			u.bad("a file has %d messages and %d rows, want %d of both", messages, files, want)
 		}
 		for i, c := range u.to {
 			var got bytes.Buffer
