@@ -154,6 +154,10 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		w.suffer(failure{what: "the database is killed", sql: true, do: func() {
 			maria.Kill9(t)
 			w.readWithoutSQL()
+			eventually.NoError(t, "the playback to be read without SQL", func() error {
+				_, err := room.owner[1].Playback(t.Context(), room.room)
+				return err
+			})
 			w.moment(time.Second)
 			maria.Restart(t)
 		}})
