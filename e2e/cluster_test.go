@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,13 +42,20 @@ func TestAClusterWithReplicasLosesAnOwner(t *testing.T) {
 	cluster := redistest.Cluster(t, 3, 1)
 	w := clusterWorld(t, cluster, 1, 2*couples+trio, "--chats-messages-from", "everybody")
 	w.crowd()
-	w.add(newTalk(w))
+	chats := newTalk(w)
+	w.add(chats)
 	w.round("an owner dies for good", func() {
 		victim := cluster.Owner("stoa:leaderboard:{streak}")
 		victim.Kill()
 		waitMissed(t, cluster, victim)
 	})
+	w.stop()
 	w.settleAll()
+	chats.sameAsFresh(func() {
+		for _, i := range slices.Concat(cluster.Masters, cluster.Replicas) {
+			_, _ = i.Do("FLUSHALL") // refused by a replica and by the dead owner
+		}
+	})
 }
 
 // clusterWorld is a world of two nodes. Its users are enough for some rounds and for domains, and are spread over all
