@@ -107,10 +107,11 @@ func (w *profiles) begin() {
 
 func (w *profiles) check() {
 	for _, p := range w.people {
-		a, _ := w.nameOn(w.nodes[0], p)
-		b, _ := w.nameOn(w.nodes[1], p)
-		if a != b || a < p.atLeast(time.Now()) {
-			w.bad("in the end %s is %d on one node and %d on the other, want %d or later on both", p.id, a, b, p.atLeast(time.Now()))
+		a, read := w.nameOn(w.nodes[0], p)
+		b, also := w.nameOn(w.nodes[1], p)
+		if !read || !also || a != b || a < p.atLeast(time.Now()) {
+			w.bad("in the end %s is %d on one node (read: %v) and %d on the other (read: %v), want %d or later on both", p.id, a, read, b, also,
+				p.atLeast(time.Now()))
 		}
 	}
 }
