@@ -159,9 +159,10 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 func (w *world) clients(p *person) (all []*client.Client) {
 	w.t.Helper()
 	for _, n := range w.nodes {
-		h := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(n.URL(), "http://"))
-		}}}
+		}
+		h := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial}}
 		w.t.Cleanup(h.CloseIdleConnections)
 		c, err := client.New("http://stoa.example.org", client.WithHTTPClient(h),
 			client.WithTokens(api.Tokens{AccessToken: p.token, User: api.User{ID: p.id}}))
