@@ -63,7 +63,7 @@ func (w *watched) getOrAdd(id ID, now time.Time) *watch {
 	return r
 }
 
-// where returns the rooms for which match returns true. match runs with the lock, and may change the watch.
+// where returns the rooms that match accepts. match runs with the lock, and may change the watch.
 func (w *watched) where(match func(ID, *watch) bool) (list []ID) {
 	w.all(func(id ID, r *watch) {
 		if match(id, r) {
