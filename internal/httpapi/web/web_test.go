@@ -359,11 +359,15 @@ func golden(t *testing.T, name, got string) {
 func TestOutage_LogsOneLineASecond(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
+		var all sync.WaitGroup
 		for range 50 {
-			s.ask(t, "GET", "/v1/things/away", "")
-			s.ask(t, "GET", "/v1/things/slow", "")
+			all.Go(func() {
+				s.ask(t, "GET", "/v1/things/away", "")
+				s.ask(t, "GET", "/v1/things/slow", "")
+			})
 		}
-		time.Sleep(time.Second)
+		all.Wait()
+		bubble.Sleep(time.Second)
 		s.ask(t, "GET", "/v1/things/away", "")
 		for msg, want := range map[string]int{"web: dependency unavailable": 2, "request took too long": 1} {
 			if got := strings.Count(s.logged(), msg); got != want {
