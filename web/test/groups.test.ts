@@ -105,7 +105,13 @@ test("an event is newer than the response to an earlier request for changes", as
   script.emit("group.changed", { group: renamed(2, "One"), changed: [], removed: [] });
   script.emit("group.changed", { group: renamed(3, "Two"), changed: [], removed: [] });
   respond({ group: renamed(2, "One"), changed: [], removed: [], version: 2, more: false });
-  script.responses.set("groups.changes", { group: renamed(3, "Two"), changed: [], removed: [], version: 3, more: false });
+  script.responses.set("groups.changes", {
+    group: renamed(3, "Two"),
+    changed: [],
+    removed: [],
+    version: 3,
+    more: false,
+  });
   await settled();
   assert.equal(groups.title("rowing"), "Two");
 });

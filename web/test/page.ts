@@ -15,7 +15,10 @@ export const server = {
 
 /** Returns a problem document. */
 export const refusal = (status: number, code: string) =>
-  Response.json({ code, status, title: "Not now." }, { status, headers: { "Content-Type": "application/problem+json" } });
+  Response.json(
+    { code, status, title: "Not now." },
+    { status, headers: { "Content-Type": "application/problem+json" } },
+  );
 
 /** Stores the session of a user, as another tab does. */
 export const logIn = (id: string) =>

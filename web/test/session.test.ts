@@ -6,7 +6,8 @@ const { now, send } = await import("../src/api");
 const { authed, Ended, user } = await import("../src/session");
 
 const check = "/v1/checkin";
-const renewed = () => Response.json({ access_token: "ada3", refresh_token: "ada4", device: "ada", user: { id: "ada" } });
+const renewed = () =>
+  Response.json({ access_token: "ada3", refresh_token: "ada4", device: "ada", user: { id: "ada" } });
 
 beforeEach(() => {
   server.requests = [];
