@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,4 +77,24 @@ func TestVerify_UnknownTokensAreLimitedPerClientNetwork(t *testing.T) {
 			t.Errorf("a minute later: got %v", err)
 		}
 	})
+}
+
+func TestStrays_AreSafeForConcurrentUse(t *testing.T) {
+	var s strays
+	now := time.Now()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range maxStrays / 4 {
+				if err := s.tooMany("here", now); err != nil {
+					t.Error(err)
+				}
+				s.count("here", now)
+			}
+		})
+	}
+	all.Wait()
+	if err := s.tooMany("here", now); !errors.Is(err, errStrays) {
+		t.Errorf("after %d tokens: got %v, want errStrays", maxStrays, err)
+	}
 }

@@ -697,3 +697,26 @@ func TestUnconfirmed_IsSafeForConcurrentUse(t *testing.T) {
 		t.Errorf("%d of 4000 sessions are drained", n)
 	}
 }
+
+func TestUses_AreSafeForConcurrentUse(t *testing.T) {
+	var u uses
+	key := sessionKey{A: ids.New[User](), B: ids.New[Session]()}
+	now := time.Now()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range 100 {
+				at := now.Add(time.Duration(i) * useStep)
+				u.record(key, at)
+				u.last(key)
+				toRedis, toSQL := u.due(at)
+				u.done(toRedis, inRedis)
+				u.done(toSQL, inSQL)
+			}
+		})
+	}
+	all.Wait()
+	if last, want := u.last(key), now.Add(99*useStep).UnixMilli(); last != want {
+		t.Errorf("the last use is %d, want %d", last, want)
+	}
+}

@@ -3,7 +3,9 @@ package codes
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,4 +73,22 @@ func TestCodeMail_WithoutCode(t *testing.T) {
 			t.Errorf("purpose %d, known %t: the code is in %+v: %t, want %t", tt.p, tt.known, m, got, tt.isCode)
 		}
 	}
+}
+
+func TestSuspensions_AreSafeForConcurrentUse(t *testing.T) {
+	var s suspensions
+	now := time.Now()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			network := fmt.Sprint("network ", i)
+			for range 100 {
+				s.add(network, now, time.Minute)
+				if err := s.check(network, now); !errors.Is(err, ErrSuspended) {
+					t.Errorf("%s: got %v, want ErrSuspended", network, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
