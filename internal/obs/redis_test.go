@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -207,4 +211,29 @@ func TestRedis_ExportsHotFamiliesWithoutKeys(t *testing.T) {
 	got := scrape(t, r)
 	// About 78 ± 9 of 20,000 are sampled, scaled to the rate of a second.
 	expect(t, got, `stoa_redis_hot_key_rate{family="hot:{n}"}`, func(v float64) bool { return v > 20_000/8 && v < 40_000 })
+}
+
+func TestRegistry_IsSafeForConcurrentUse(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	r, watch := NewRegistry(), NewRedis(db)
+	r.MustRegister(watch)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() { r.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: fmt.Sprint("counter_", i)})) })
+		all.Go(func() {
+			if err := watch.Poll(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Go(func() { scrape(t, r) })
+	}
+	all.Wait()
+	for i := range 4 {
+		if _, found := scrape(t, r)[fmt.Sprint("counter_", i)]; !found {
+			t.Errorf("counter %d is not in the metrics", i)
+		}
+	}
+	if n := len(r.known); n != 8 {
+		t.Errorf("%d collectors are known, want 8", n)
+	}
 }

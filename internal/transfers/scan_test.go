@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -358,4 +359,23 @@ func TestSweep_CoversManyParts(t *testing.T) {
 		bubble.Sleep(30 * time.Minute)
 		w.sound()
 	})
+}
+
+func TestLent_IsNotReadAfterItsEnd(t *testing.T) {
+	l := &lent{from: rand.NewChaCha8([32]byte{})}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for b := make([]byte, 10); ; {
+				if _, err := l.Read(b); err != nil {
+					return
+				}
+			}
+		})
+	}
+	l.end()
+	all.Wait()
+	if _, err := l.Read(make([]byte, 10)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("after the end: got %v, want %v", err, io.ErrClosedPipe)
+	}
 }

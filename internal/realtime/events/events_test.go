@@ -875,3 +875,17 @@ func TestAppendWire_WritesThreeDigits(t *testing.T) {
 		}
 	}
 }
+
+func TestSubscription_EndsOnceUnderConcurrentEvents(t *testing.T) {
+	for range 100 {
+		s := &Subscription{C: make(chan Event, 1), leave: func() {}}
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() { s.add(tick("ann", i), Position{}) })
+			all.Go(s.end)
+		}
+		all.Wait()
+		for range s.C { // until it is closed
+		}
+	}
+}

@@ -147,3 +147,19 @@ func TestSubscribe_IsLimited(t *testing.T) {
 		}
 	})
 }
+
+func TestFaults_AreCountedUnderConcurrentFaults(t *testing.T) {
+	f := faults{all: map[string]fault{}}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				f.due("a fault")
+			}
+		})
+	}
+	all.Wait()
+	if n := f.all["a fault"].others; n != 799 {
+		t.Errorf("%d unlogged faults, want 799", n)
+	}
+}
