@@ -163,3 +163,19 @@ func TestFaults_AreCountedUnderConcurrentFaults(t *testing.T) {
 		t.Errorf("%d unlogged faults, want 799", n)
 	}
 }
+
+func TestTurns_ConcurrentCallersGetDifferentTurns(t *testing.T) {
+	var ts turns
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				ts.next(time.Hour)
+			}
+		})
+	}
+	all.Wait()
+	if wait := ts.next(time.Hour); wait < 799*time.Hour {
+		t.Errorf("after 800 turns the next one is in %s, want 800 hours", wait)
+	}
+}
