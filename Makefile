@@ -30,9 +30,9 @@ TEST = $(GO_TEST) -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github
 
 test: deps ## Run the tests of what has changed, with real engines; in a fresh clone, every test
 ifeq ($(origin PACKAGES),file)
-	@others=$$(scripts/in-workspace.sh go list ./... $(MODULES:%=./%/...)) && \
-	others=$$(echo "$$others" | grep -vE '/(wholeserver|e2e|wholeserver/integration)$$') && \
-	{ $(GO_TEST) $(WHOLE); whole=$$?; $(TEST) $$others && exit $$whole; }
+	@all=$$(scripts/in-workspace.sh go list ./... $(MODULES:%=./%/...)) && whole=$$(scripts/in-workspace.sh go list $(WHOLE)) && \
+	others=$$(echo "$$all" | grep -vxF "$$whole") && \
+	{ $(GO_TEST) $(WHOLE); status=$$?; $(TEST) $$others && exit $$status; }
 else
 	$(TEST) $(PACKAGES)
 endif

@@ -165,7 +165,7 @@ func (s *Service) releaseHeld(ctx context.Context) {
 
 // checkpointChanged stores changed registers in SQL, at most once per checkpointEvery, or at once if now is true.
 func (s *Service) checkpointChanged(ctx context.Context, now bool) {
-	if !s.watched.startTurn(&s.watched.checkpointed, time.Now(), checkpointEvery) && !now {
+	if !now && !s.watched.startTurn(&s.watched.checkpointed, time.Now(), checkpointEvery) {
 		return
 	}
 	changed := s.watched.where(func(_ ID, r *watch) bool {

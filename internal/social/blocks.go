@@ -78,7 +78,7 @@ func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err err
 	})
 }
 
-// Blocks returns up to limit users whom user blocks, newest first, after the cursor page. It returns ErrCursor if the
+// Blocks returns up to limit users whom user blocks, newest first, after the cursor in page. It returns ErrCursor if the
 // cursor is invalid.
 func (s *Service) Blocks(ctx context.Context, user accounts.ID, page string, limit int) (_ []Block, next string, err error) {
 	defer errs.Wrap(&err, "social.Blocks %s", user)

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Friends returns up to limit friends of user after the cursor page, of one tag unless it is empty. version is the
+// Friends returns up to limit friends of user after the cursor in page, of one tag unless it is empty. version is the
 // list's version before the read. [Service.Changes] since that version returns the changes that the page may have
 // missed. It returns ErrCursor if the cursor is invalid.
 func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, page string,

@@ -253,7 +253,7 @@ func (s *Service) closeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, 
 	return err
 }
 
-// Received returns up to limit pending requests to user, newest first, after the cursor page. It returns ErrCursor if
+// Received returns up to limit pending requests to user, newest first, after the cursor in page. It returns ErrCursor if
 // the cursor is invalid.
 func (s *Service) Received(ctx context.Context, user accounts.ID, page string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Received %s", user)
@@ -277,7 +277,7 @@ func (s *Service) Received(ctx context.Context, user accounts.ID, page string, l
 	return found, next, nil
 }
 
-// Sent returns up to limit pending requests of user, newest first, after the cursor page. It returns ErrCursor if the
+// Sent returns up to limit pending requests of user, newest first, after the cursor in page. It returns ErrCursor if the
 // cursor is invalid.
 func (s *Service) Sent(ctx context.Context, user accounts.ID, page string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Sent %s", user)

@@ -331,9 +331,10 @@ func (p *param) bind(reg huma.Registry, c *check, v reflect.Value, text string) 
 		return
 	}
 	parsed, err := p.parse(v.FieldByIndex(p.index), text)
-	if errs.KindOf(err) != errs.Internal { // a malformed id
-		c.badID = cmp.Or(c.badID, err)
-	} else if err != nil {
+	switch refusal, isRefusal := err.(*errs.Error); {
+	case isRefusal: // a malformed id, whose form the schema checks as well
+		c.badID = cmp.Or(c.badID, error(refusal))
+	case err != nil:
 		c.found.Add(c.at(p.in, p.name), nil, err.Error())
 		return
 	}

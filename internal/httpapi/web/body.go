@@ -56,4 +56,4 @@ func (rt *route) errMediaType() *errs.Error {
 	return errs.New(errMediaType.Kind, errMediaType.Code, "The body must be "+rt.in.Media()+".")
 }
 
-var onlyJSON = []string{"application/json"}
+var onlyJSON = []string{bind.JSON}

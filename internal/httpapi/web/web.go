@@ -199,7 +199,7 @@ func New(cfg Config) *API {
 	a.doc = describe(cfg)
 	a.spec = sync.OnceValue(a.writeSpec)
 	a.specFile = sync.OnceValue(func() *assets.File {
-		return assets.New(a.spec(), http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-cache"}})
+		return assets.New(a.spec(), http.Header{"Content-Type": onlyJSON, "Cache-Control": {"no-cache"}})
 	})
 	if !cfg.NoDocs {
 		a.DocsOn(a)
