@@ -276,10 +276,10 @@ func people(ctx context.Context, db *sqldb.DB, s *social.Service) (all []account
 		return nil, err
 	}
 	for _, other := range all[1 : friends+1] {
-		if _, _, err := s.Ask(ctx, other, social.Asking{User: all[0]}); err != nil {
+		if _, _, err := s.SendRequest(ctx, other, social.RequestDraft{User: all[0]}); err != nil {
 			return nil, err
 		}
-		r, _, err := s.Ask(ctx, all[0], social.Asking{User: other})
+		r, _, err := s.SendRequest(ctx, all[0], social.RequestDraft{User: other})
 		if err != nil {
 			return nil, err
 		}

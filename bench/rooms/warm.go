@@ -121,7 +121,7 @@ func (n *node) fill(ctx context.Context, many int) (all []rooms.ID, owners []acc
 				title, access, owner := fmt.Sprint("Room ", i), rooms.Open, owners[i/each]
 				r, _, err := n.rooms.Create(ctx, owner, ids.New[rooms.Room](), rooms.Update{Name: &title, Access: &access})
 				if err == nil {
-					_, err = n.rooms.Add(ctx, rooms.ViewerID(owner), r.ID, rooms.Item{Source: "https://example.org/film.mp4", Title: "A film"})
+					_, err = n.rooms.Add(ctx, rooms.ParticipantID(owner), r.ID, rooms.Item{Source: "https://example.org/film.mp4", Title: "A film"})
 				}
 				all[i], faults[w] = r.ID, err
 			}
@@ -144,7 +144,7 @@ func (b *bench) scene(ctx context.Context) (err error) {
 		return err
 	}
 	read := func() error {
-		_, err := n.rooms.Scene(ctx, rooms.ViewerID(owners[0]), list[0])
+		_, err := n.rooms.Scene(ctx, rooms.ParticipantID(owners[0]), list[0])
 		return err
 	}
 	if err := errors.Join(read(), read()); err != nil {

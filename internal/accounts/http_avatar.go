@@ -39,7 +39,7 @@ func (s *Service) avatarRoutes(a *web.API) {
 		Summary: "Get a picture in one size", Tags: tags,
 		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is " +
 			"JPEG, or PNG with transparency.",
-		Limit: pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar, ErrStore}}, s.getAvatar)
+		Limit: pictureLimit, MediaType: "image/*", Errors: []*errs.Error{ErrNoAvatar, ErrStore}}, s.getAvatar)
 }
 
 func (s *Service) putAvatar(ctx context.Context, caller Caller, in *struct {

@@ -23,9 +23,9 @@ func (s *Service) cardRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card", ID: "me.card.get", Summary: "Get the caller's card", Tags: tags,
 		Errors: none}, s.getMyCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.png", ID: "me.card.png", Summary: "Get the card as PNG", Tags: tags,
-		Answer: "image/png", Errors: none}, s.getMyCardPNG)
+		MediaType: "image/png", Errors: none}, s.getMyCardPNG)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.svg", ID: "me.card.svg", Summary: "Get the card as SVG", Tags: tags,
-		Answer: "image/svg+xml", Errors: none}, s.getMyCardSVG)
+		MediaType: "image/svg+xml", Errors: none}, s.getMyCardSVG)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/card", ID: "me.card.withdraw", Summary: "Withdraw the caller's card",
 		Tags:   tags,
 		Status: http.StatusNoContent}, s.deleteMyCard)

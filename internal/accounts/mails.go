@@ -68,7 +68,7 @@ func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 	if !ok {
 		return fmt.Errorf("%w: there is no notice %q", mail.ErrRefused, n.Kind)
 	}
-	m.To, m.Subject, m.Text = n.To, n.Lang.Say(m.Subject), n.Lang.Sprintf(m.Text, moment(n.At))
+	m.To, m.Subject, m.Text = n.To, n.Lang.Translate(m.Subject), n.Lang.Sprintf(m.Text, moment(n.At))
 	switch {
 	case n.Until != 0 && n.Seed != "":
 		token := s.mint.undoToken(n.User, n.Seed)
@@ -100,7 +100,7 @@ const undoText = "\nIf it was not you, you can take that back until %s:\n\n%s\n\
 // not use the Host of a request, because any client can set that.
 func (s *Service) pageLink(l i18n.Language, fragment string) string {
 	if s.page == "" {
-		return l.Say("(the address of this service)") + "/" + fragment
+		return l.Translate("(the address of this service)") + "/" + fragment
 	}
 	return s.page + "/" + fragment
 }

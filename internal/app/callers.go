@@ -43,7 +43,7 @@ func (c callers) Authenticate(ctx context.Context, bearer string) (web.Caller, e
 
 // StillHere implements [gateway.Sessions].
 func (c callers) StillHere(ctx context.Context, who web.Caller) (web.Caller, error) {
-	if guest, ok := who.(rooms.Visitor); ok {
+	if guest, ok := who.(rooms.GuestCaller); ok {
 		return orNobody(c.guests.Continues(ctx, guest))
 	}
 	return c.noted(c.users.StillHere(ctx, who))

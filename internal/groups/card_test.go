@@ -97,14 +97,14 @@ func TestJoin_FollowsTheGroupsSettingForCards(t *testing.T) {
 		card, err := w.DrawCard(ctx, users[1], id)
 		w.must(err)
 		for i, joins := range []Joins{Invited, Open} {
-			_, _, err := w.Change(ctx, users[0], id, Update{Joins: &joins})
+			_, _, err := w.Update(ctx, users[0], id, Update{Joins: &joins})
 			w.must(err)
 			g, me, r, err := w.Join(ctx, users[2+i], card.ID, "")
 			if err != nil || me == nil || r != nil || g.ID != id || me.Inviter != users[1] {
 				t.Errorf("%s: got %+v, %+v, %+v, %v", joins, g, me, r, err)
 			}
 		}
-		_, _, err = w.Change(ctx, users[0], id, Update{Joins: to(ByRequest), Announcement: to("hidden")})
+		_, _, err = w.Update(ctx, users[0], id, Update{Joins: to(ByRequest), Announcement: to("hidden")})
 		w.must(err)
 		w.must(w.Ban(ctx, users[0], id, users[5]))
 		g, me, r, err := w.Join(ctx, users[4], card.ID, "a friend of Bob's")
@@ -126,7 +126,7 @@ func TestJoin_FollowsTheGroupsSettingForCards(t *testing.T) {
 		if _, me, _, err := w.Join(ctx, users[6], l.ID, ""); err != nil || me == nil {
 			t.Errorf("a link in a group where admins decide: got %+v, %v, want a member", me, err)
 		}
-		w.must(w.Answer(ctx, users[0], id, r.ID, true))
+		w.must(w.Decide(ctx, users[0], id, r.ID, true))
 		w.checkInvariants()
 	})
 }

@@ -55,7 +55,7 @@ func (s *Service) eraseFrom(ctx context.Context, user accounts.ID, id ID) error 
 				return err
 			}
 			before := next
-			next.Role, next.Muted = Owner, 0
+			next.Role, next.MutedUntil = Owner, 0
 			if err := d.updateMember(ctx, tx, before, next); err != nil {
 				return err
 			}

@@ -117,7 +117,7 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 
 func (m Membership) wire(profiles accounts.Profiles) api.GroupMember {
 	return api.GroupMember{User: profiles.Wire(m.User), Role: m.Role.String(), Nickname: m.Nickname,
-		MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)), Joined: api.At(sqldb.Time(m.Joined)), InvitedBy: idOrEmpty(m.Inviter)}
+		MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.MutedUntil)), Joined: api.At(sqldb.Time(m.Joined)), InvitedBy: idOrEmpty(m.Inviter)}
 }
 
 func (r Request) wire(profiles accounts.Profiles) api.GroupRequest {
@@ -136,7 +136,7 @@ func idOrEmpty(user accounts.ID) string {
 func (g Group) Wire() api.Group {
 	w := api.Group{ID: g.ID.String(), Name: g.Name, Picture: g.Picture, Announcement: g.Announcement, Announced: g.Announced,
 		Joins: g.Joins.String(), Question: g.Question,
-		Inviters: Member.String(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(g.Muted)), Members: g.Members, Version: g.Version,
+		Inviters: Member.String(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(g.MutedUntil)), Members: g.Members, Version: g.Version,
 		Created: api.At(sqldb.Time(g.Created))}
 	if g.AdminsInvite {
 		w.Inviters = Admin.String()
@@ -149,7 +149,7 @@ func membershipWire(g Group, me *Membership) api.GroupMembership {
 	w := api.GroupMembership{Group: g.Wire()}
 	if me != nil {
 		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen,
-			MutedUntil: api.AtOrNil(sqldb.TimeOrZero(me.Muted)), Joined: api.At(sqldb.Time(me.Joined)), Version: me.ownVersion}
+			MutedUntil: api.AtOrNil(sqldb.TimeOrZero(me.MutedUntil)), Joined: api.At(sqldb.Time(me.Joined)), Version: me.ownVersion}
 	}
 	return w
 }

@@ -20,11 +20,11 @@ type Follower interface {
 	Forget(ctx context.Context, id ID) error
 }
 
-// Record receives the change of a group within its transaction.
-type Record func(ctx context.Context, tx *sqldb.Tx, c Change) error
+// Record receives the difference that a transaction makes to a group, within the transaction.
+type Record func(ctx context.Context, tx *sqldb.Tx, c Difference) error
 
-// Change is the change that a transaction makes to a group.
-type Change struct {
+// Difference is what a transaction changes of a group.
+type Difference struct {
 	Group  Group // after the change
 	By     accounts.ID
 	New    bool          // the group did not exist before
@@ -44,20 +44,20 @@ type Note struct {
 // Follow sets the follower of all groups. It is called before the first change.
 func (s *Service) Follow(f Follower) { s.follower = f }
 
-// withFollower waits for the group's turn, and then calls run, which changes the group. run passes its change to record
-// for the follower.
+// withFollower waits for the group's turn, and then calls run, which changes the group. run passes the difference to
+// record, for the follower.
 func (s *Service) withFollower(ctx context.Context, id ID, run func(ctx context.Context, record Record) error) error {
 	return s.db.InTurn(ctx, id, func(ctx context.Context) error {
 		if s.follower == nil {
-			return run(ctx, func(context.Context, *sqldb.Tx, Change) error { return nil })
+			return run(ctx, func(context.Context, *sqldb.Tx, Difference) error { return nil })
 		}
 		return s.follower.Around(ctx, func(record Record) error { return run(ctx, record) })
 	})
 }
 
-// change returns d in the form for the follower.
-func (d *changeSet) change() Change {
-	c := Change{Group: d.group, By: d.by, New: d.before.ID.IsZero()}
+// difference returns d in the form for the follower.
+func (d *changeSet) difference() Difference {
+	c := Difference{Group: d.group, By: d.by, New: d.before.ID.IsZero()}
 	for _, m := range d.joined {
 		c.Joined = append(c.Joined, m.User)
 	}
@@ -106,9 +106,9 @@ func (d *changeSet) notesOfMembers() (notes []Note) {
 			notes = append(notes, d.newNote(api.SystemNoAdmin, "", m.User))
 		}
 		switch now := d.at.UnixMilli(); {
-		case before.Muted != m.Muted && m.Muted > now:
+		case before.MutedUntil != m.MutedUntil && m.MutedUntil > now:
 			notes = append(notes, d.newNote(api.SystemMuted, "", m.User))
-		case before.Muted > now && m.Muted == 0 && m.Role != Owner:
+		case before.MutedUntil > now && m.MutedUntil == 0 && m.Role != Owner:
 			notes = append(notes, d.newNote(api.SystemUnmuted, "", m.User))
 		}
 	}
@@ -127,30 +127,34 @@ func (d *changeSet) notesOfGroup() (notes []Note) {
 		notes = append(notes, d.newNote(api.SystemAnnounced, d.group.Announcement))
 	}
 	switch now := d.at.UnixMilli(); {
-	case d.group.Muted != d.before.Muted && d.group.Muted > now:
+	case d.group.MutedUntil != d.before.MutedUntil && d.group.MutedUntil > now:
 		notes = append(notes, d.newNote(api.SystemAllMuted, ""))
-	case d.before.Muted > now && d.group.Muted == 0:
+	case d.before.MutedUntil > now && d.group.MutedUntil == 0:
 		notes = append(notes, d.newNote(api.SystemAllUnmuted, ""))
 	}
 	return notes
 }
 
-// empty reports whether the change has no data for the follower.
-func (c Change) empty() bool {
+// empty reports whether the difference has no data for the follower.
+func (c Difference) empty() bool {
 	return !c.New && len(c.Joined) == 0 && len(c.Left) == 0 && len(c.Notes) == 0
 }
 
-// Seat is a group and a user who may be a member of it.
-type Seat struct {
+// MemberKey is a group and a user who may be a member of it.
+type MemberKey struct {
 	Group ID
 	User  accounts.ID
 }
 
 // Standing has the rights of a member in the group's chat.
 type Standing struct {
-	Role  Role
-	Muted error // ErrMuted or ErrAllMuted if the member may not write
+	Role Role
+
+	mute error // ErrMuted or ErrAllMuted; nil: not muted
 }
+
+// MayWrite returns ErrMuted or ErrAllMuted if the member may not write.
+func (s Standing) MayWrite() error { return s.mute }
 
 // Over reports whether the standing's role is above another member's.
 func (s Standing) Over(other Standing) bool { return s.Role.checkAbove(other.Role) == nil }

@@ -62,7 +62,7 @@ type Group struct {
 	Joins        Joins
 	Question     string // for users who request to join
 	AdminsInvite bool   // else every member may invite
-	Muted        int64  // Unix ms of the end of the mute of all; 0: none
+	MutedUntil   int64  // Unix ms of the end of the mute of all; 0: none
 	Members      int
 	Version      int64 // of the newest change
 	Created      int64 // Unix ms
@@ -73,12 +73,12 @@ type Group struct {
 
 // Membership is a user's row in a group.
 type Membership struct {
-	User     accounts.ID
-	Role     Role
-	Nickname string // in this group, for all
-	Muted    int64  // Unix ms of the end of the mute
-	Joined   int64  // Unix ms
-	Inviter  accounts.ID
+	User       accounts.ID
+	Role       Role
+	Nickname   string // in this group, for all
+	MutedUntil int64  // Unix ms of the end of the mute
+	Joined     int64  // Unix ms
+	Inviter    accounts.ID
 
 	own
 	version int64
@@ -96,15 +96,15 @@ type own struct {
 
 // cachedMember is the form of a Membership in the cache; see keyspace.Doc.Version before you change it.
 type cachedMember struct {
-	Role     Role        `json:"role,omitempty"`
-	Nickname string      `json:"nickname,omitempty"`
-	Muted    int64       `json:"muted,omitempty"`
-	Joined   int64       `json:"joined"`
-	Inviter  accounts.ID `json:"inviter,omitzero"`
+	Role       Role        `json:"role,omitempty"`
+	Nickname   string      `json:"nickname,omitempty"`
+	MutedUntil int64       `json:"muted,omitempty"`
+	Joined     int64       `json:"joined"`
+	Inviter    accounts.ID `json:"inviter,omitzero"`
 }
 
 func (m Membership) cached() cachedMember {
-	return cachedMember{m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter}
+	return cachedMember{m.Role, m.Nickname, m.MutedUntil, m.Joined, m.Inviter}
 }
 
 // Link is a link that admits users to a group. One of them is the group's card; see [Service.Card].
@@ -193,4 +193,4 @@ func line(field, s string, minLen, maxLen int) (string, error) {
 }
 
 // firstMember is the place before the first member: higher roles come first, then earlier members.
-var firstMember = cursor.Place{A: int64(Owner) + 1}
+var firstMember = cursor.Place{Primary: int64(Owner) + 1}

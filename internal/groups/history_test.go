@@ -121,10 +121,10 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 		_, _, err = w.SetOwn(ctx, me, id, OwnUpdate{Nickname: to(fmt.Sprint(roll.IntN(3))), Seen: to(int64(roll.IntN(3)))})
 		return "nickname", err
 	case 11:
-		_, _, err = w.Change(ctx, me, id, Update{Name: to(fmt.Sprint("group ", roll.IntN(3))), Announcement: to(fmt.Sprint(roll.IntN(3)))})
+		_, _, err = w.Update(ctx, me, id, Update{Name: to(fmt.Sprint("group ", roll.IntN(3))), Announcement: to(fmt.Sprint(roll.IntN(3)))})
 		return "rename", err
 	case 12:
-		_, _, err = w.Change(ctx, me, id, Update{Joins: to(Joins(roll.IntN(3))), AdminsInvite: to(roll.IntN(2) == 0)})
+		_, _, err = w.Update(ctx, me, id, Update{Joins: to(Joins(roll.IntN(3))), AdminsInvite: to(roll.IntN(2) == 0)})
 		return "configure", err
 	case 13:
 		l, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, roll.IntN(3))
@@ -151,7 +151,7 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 	if err != nil || len(list) == 0 {
 		return "requests", err
 	}
-	return "answer", w.Answer(ctx, me, id, list[roll.IntN(len(list))].ID, roll.IntN(3) > 0)
+	return "answer", w.Decide(ctx, me, id, list[roll.IntN(len(list))].ID, roll.IntN(3) > 0)
 }
 
 // compare compares a follower's data, the pages of the list and the copies with SQL.
@@ -229,7 +229,7 @@ func TestChanges_AreCompleteDuringConcurrentChanges(t *testing.T) {
 
 func countMuted(members map[accounts.ID]cachedMember) (n int) {
 	for _, m := range members {
-		if m.Muted > 0 {
+		if m.MutedUntil > 0 {
 			n++
 		}
 	}

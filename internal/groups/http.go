@@ -186,7 +186,7 @@ func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *st
 		admins := *in.Body.Inviters == api.RoleAdmin
 		u.AdminsInvite = &admins
 	}
-	g, me, err := s.Change(ctx, caller.User, in.Group, u)
+	g, me, err := s.Update(ctx, caller.User, in.Group, u)
 	return web.NewBody(membershipWire(g, &me)), err
 }
 
@@ -418,5 +418,5 @@ func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *Re
 }
 
 func (s *Service) answerRequest(ctx context.Context, caller accounts.Caller, in *RequestPath, accept bool) (*web.Empty, error) {
-	return &web.Empty{}, s.Answer(ctx, caller.User, in.Group, in.Request, accept)
+	return &web.Empty{}, s.Decide(ctx, caller.User, in.Group, in.Request, accept)
 }

@@ -22,11 +22,12 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 	refusals = append(refusals, accounts.ErrNotDrawn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,
 		Summary: "Get the group's card", Errors: refusals}, s.getCard)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.png", ID: "groups.card_png", Tags: tags, Answer: "image/png",
-		Summary: "Get the card as PNG", Errors: refusals}, s.getCardPNG)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.png", ID: "groups.card_png", Tags: tags,
+		MediaType: "image/png",
+		Summary:   "Get the card as PNG", Errors: refusals}, s.getCardPNG)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.svg", ID: "groups.card_svg", Tags: tags,
-		Answer:  "image/svg+xml",
-		Summary: "Get the card as SVG", Errors: refusals}, s.getCardSVG)
+		MediaType: "image/svg+xml",
+		Summary:   "Get the card as SVG", Errors: refusals}, s.getCardSVG)
 }
 
 // card returns the group's card from get. The text of its QR code is a link to this server's page, with the host that

@@ -37,7 +37,7 @@ func (s *Service) pictureRoutes(a *web.API, tags []string) {
 		Summary: "Get a group's picture by size",
 		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is " +
 			"JPEG, or PNG with transparency.",
-		Limit: pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrPicture, ErrStore}}, s.getPicture)
+		Limit: pictureLimit, MediaType: "image/*", Errors: []*errs.Error{ErrPicture, ErrStore}}, s.getPicture)
 }
 
 func (s *Service) putPicture(ctx context.Context, caller accounts.Caller, in *struct {

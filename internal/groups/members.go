@@ -73,7 +73,7 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 		m = before
 		if u.MutedUntil != nil {
 			var err error
-			if m.Muted, err = membership.MuteEnd(*u.MutedUntil, d.at, ErrUntil); err != nil {
+			if m.MutedUntil, err = membership.MuteEnd(*u.MutedUntil, d.at, ErrUntil); err != nil {
 				return err
 			}
 		}
@@ -218,7 +218,7 @@ func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to acco
 		}
 		before := next
 		me = m
-		me.Role, next.Role, next.Muted = Admin, Owner, 0
+		me.Role, next.Role, next.MutedUntil = Admin, Owner, 0
 		if err := d.updateMember(ctx, tx, m, me); err != nil {
 			return err
 		}

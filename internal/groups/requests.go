@@ -71,21 +71,21 @@ func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, after s
 	defer errs.Wrap(&err, "groups.Requests %s", id)
 	from, err := cursor.ParsePlace(after, cursor.Place{}, ErrCursor)
 	if err == nil {
-		err = s.may(ctx, user, id, answer)
+		err = s.may(ctx, user, id, decide)
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	list, err := pagePending(ctx, s.db, id, from, limit+1)
-	list, next = cursor.Page(list, limit, func(r Request) cursor.Place { return cursor.Place{B: r.Created, ID: r.ID.String()} })
+	list, next = cursor.Page(list, limit, func(r Request) cursor.Place { return cursor.Place{Secondary: r.Created, ID: r.ID.String()} })
 	return list, next, asKind(ctx, err)
 }
 
-// Answer approves a request, so that its user becomes a member, or refuses it. It returns ErrGroup, ErrMay,
+// Decide approves a request, so that its user becomes a member, or refuses it. It returns ErrGroup, ErrMay,
 // ErrNoRequest, ErrFull, ErrGroups or accounts.ErrNoUser.
-func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request RequestID, accept bool) (err error) {
-	defer errs.Wrap(&err, "groups.Answer %s", id)
-	_, err = s.change(ctx, id, user, []verb{answer}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
+func (s *Service) Decide(ctx context.Context, user accounts.ID, id ID, request RequestID, accept bool) (err error) {
+	defer errs.Wrap(&err, "groups.Decide %s", id)
+	_, err = s.change(ctx, id, user, []verb{decide}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
 		r, err := selectRequest(ctx, tx, request)
 		switch {
 		case err != nil:

@@ -24,7 +24,7 @@ const (
 	invite verb = iota // friends, and by links
 	describe
 	announce
-	answer // requests
+	decide // requests
 	mute
 	muteAll
 	remove
@@ -41,7 +41,7 @@ const (
 
 // needs has the lowest role for each verb. The setting AdminsInvite of a group raises the role for invite to Admin.
 var needs = [...]Role{
-	invite: Member, describe: Admin, announce: Admin, answer: Admin, mute: Admin, muteAll: Admin, remove: Admin, ban: Admin,
+	invite: Member, describe: Admin, announce: Admin, decide: Admin, mute: Admin, muteAll: Admin, remove: Admin, ban: Admin,
 	configure: Owner, appoint: Owner, transfer: Owner, dissolve: Owner, leave: Member,
 	moderate: Admin, mentionAll: Admin, pin: Admin,
 }

@@ -172,7 +172,7 @@ func (s *Service) finish(ctx context.Context, tx *sqldb.Tx, d *changeSet, record
 	if !d.touched() {
 		d.group.Version++ // the change concerns only the group itself
 	}
-	if c := d.change(); !c.empty() {
+	if c := d.difference(); !c.empty() {
 		if err := record(ctx, tx, c); err != nil {
 			return err
 		}
@@ -234,11 +234,11 @@ func (s *Service) admitChunk(ctx context.Context, tx *sqldb.Tx, d *changeSet, in
 		if groupCounts[u] >= s.cfg.Groups { // counted without a lock: a concurrent change may add the user to one more group
 			return ErrGroups
 		}
-		muted := former[u].Muted
+		muted := former[u].MutedUntil
 		if muted <= now {
 			muted = 0
 		}
-		list[i] = d.withNextVersion(Membership{User: u, Role: role, Muted: muted, Joined: now, Inviter: inviter,
+		list[i] = d.withNextVersion(Membership{User: u, Role: role, MutedUntil: muted, Joined: now, Inviter: inviter,
 			// now, because the former row, and its version, may be gone
 			own: own{Seen: d.group.Announced, ownVersion: max(former[u].ownVersion+1, now)}})
 	}
@@ -250,7 +250,7 @@ func (s *Service) admitChunk(ctx context.Context, tx *sqldb.Tx, d *changeSet, in
 // removeMember removes a member from a locked group, and deletes the member's links.
 func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Membership, reason string) error {
 	d.left = append(d.left, leaver{m.User, reason, m.Role})
-	m = d.withNextVersion(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, own: own{ownVersion: m.ownVersion},
+	m = d.withNextVersion(Membership{User: m.User, MutedUntil: m.MutedUntil, Joined: m.Joined, own: own{ownVersion: m.ownVersion},
 		gone: d.at.UnixMilli()})
 	d.group.Members--
 	if err := links.DeleteOf(ctx, tx, d.group.ID, m.User); err != nil {
@@ -421,11 +421,11 @@ func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, after st
 }
 
 func (m Membership) place() cursor.Place {
-	return cursor.Place{A: int64(m.Role), B: m.Joined, ID: m.User.String()}
+	return cursor.Place{Primary: int64(m.Role), Secondary: m.Joined, ID: m.User.String()}
 }
 
-// Changes are the changes of a group.
-type Changes struct {
+// ChangePage is a page of the changes of a group.
+type ChangePage struct {
 	Group   Group // as it is now
 	Changed []Membership
 	Removed []accounts.ID
@@ -436,22 +436,22 @@ type Changes struct {
 
 // Changes returns up to limit changes of a group since a version. Each member appears once, with the last change. It
 // returns ErrGroup.
-func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since int64, limit int) (c Changes, err error) {
+func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since int64, limit int) (c ChangePage, err error) {
 	defer errs.Wrap(&err, "groups.Changes %s", id)
 	g, err := selectGroup(ctx, s.db, id, "") // before: the rows have all changes up to its version
 	if err != nil {
-		return Changes{}, asKind(ctx, err)
+		return ChangePage{}, asKind(ctx, err)
 	}
 	list, err := changedMembers(ctx, s.db, id, since, limit+1)
 	if err != nil {
-		return Changes{}, asKind(ctx, err)
+		return ChangePage{}, asKind(ctx, err)
 	}
 	// Read after the rows, so that now.pruned includes rows that were pruned in the meantime.
 	now, _, err := s.groupAndMember(ctx, user, id)
 	if err != nil {
-		return Changes{}, err
+		return ChangePage{}, err
 	}
-	c = Changes{Group: g, Version: g.Version}
+	c = ChangePage{Group: g, Version: g.Version}
 	if since > 0 && since < now.pruned || since > now.Version { // or the database was restored
 		c.Reset = true
 		return c, nil
@@ -472,7 +472,7 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since in
 	return c, nil
 }
 
-// Update is a change of a group; nil changes nothing.
+// Update has the new values of a group; nil changes nothing.
 type Update struct {
 	Name         *string
 	Announcement *string
@@ -534,13 +534,13 @@ func (u Update) on(g Group, now time.Time) (Group, error) {
 		return g, nil
 	}
 	var err error
-	g.Muted, err = membership.MuteEnd(*u.MutedUntil, now, ErrUntil)
+	g.MutedUntil, err = membership.MuteEnd(*u.MutedUntil, now, ErrUntil)
 	return g, err
 }
 
-// Change updates a group and returns it with the user's membership. It returns ErrGroup, ErrMay, ErrText or ErrUntil.
-func (s *Service) Change(ctx context.Context, user accounts.ID, id ID, u Update) (_ Group, me Membership, err error) {
-	defer errs.Wrap(&err, "groups.Change %s", id)
+// Update updates a group and returns it with the user's membership. It returns ErrGroup, ErrMay, ErrText or ErrUntil.
+func (s *Service) Update(ctx context.Context, user accounts.ID, id ID, u Update) (_ Group, me Membership, err error) {
+	defer errs.Wrap(&err, "groups.Update %s", id)
 	if u, err = u.clean(); err != nil {
 		return Group{}, Membership{}, err
 	}

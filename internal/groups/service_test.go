@@ -231,7 +231,7 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 	}
 	update := func(u func(w *world) Update) try {
 		return func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
-			_, _, err := w.Change(ctx, me, id, u(w))
+			_, _, err := w.Update(ctx, me, id, u(w))
 			return err
 		}
 	}
@@ -326,7 +326,7 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 			return w.Unban(ctx, me, id, other)
 		}, Member, [4]error{ErrGroup, ErrMay, ErrNoBan, ErrNoBan}},
 		"answer a request": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
-			return w.Answer(ctx, me, id, ids.New[Request](), true)
+			return w.Decide(ctx, me, id, ids.New[Request](), true)
 		}, Member, [4]error{ErrGroup, ErrMay, ErrNoRequest, ErrNoRequest}},
 		"hand it over": {func(ctx context.Context, w *world, id ID, me, other accounts.ID) error {
 			_, _, err := w.Transfer(ctx, me, id, other)
@@ -348,7 +348,7 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 						w.appoint(id, users[0], users[3])
 					}
 					if strings.HasSuffix(name, "where admins invite") {
-						_, _, err := w.Change(t.Context(), users[0], id, Update{AdminsInvite: to(true)})
+						_, _, err := w.Update(t.Context(), users[0], id, Update{AdminsInvite: to(true)})
 						w.must(err)
 					}
 					me := []accounts.ID{users[4], users[1], users[2], users[0]}[role]
@@ -426,7 +426,7 @@ func TestGroups_AdmitUsersByTheirRules(t *testing.T) {
 		_, err = w.Invite(ctx, ann, id, []accounts.ID{dan})
 		w.must(err)
 		w.must(w.Remove(ctx, ann, id, dan))
-		_, _, err = w.Change(ctx, ann, id, Update{AdminsInvite: to(true)})
+		_, _, err = w.Update(ctx, ann, id, Update{AdminsInvite: to(true)})
 		w.must(err)
 		_, err = w.NewLink(ctx, bob, id, ids.New[Link](), time.Hour, 0)
 		w.wantErr("a member makes a link where admins invite", err, ErrMay)
@@ -438,7 +438,7 @@ func TestGroups_AdmitUsersByTheirRules(t *testing.T) {
 		w.wantErr("a request", err, ErrGroup)
 		_, _, err = w.Group(ctx, dan, id)
 		w.wantErr("a stranger gets the group", err, ErrGroup)
-		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(ByRequest), Question: to("Who are you?"), Announcement: to("A secret")})
+		_, _, err = w.Update(ctx, ann, id, Update{Joins: to(ByRequest), Question: to("Who are you?"), Announcement: to("A secret")})
 		w.must(err)
 		g, me, err := w.Group(ctx, dan, id)
 		if err != nil || me != nil || g.Question != "Who are you?" || g.Announcement != "" || g.Announced != 0 {
@@ -454,20 +454,20 @@ func TestGroups_AdmitUsersByTheirRules(t *testing.T) {
 		}
 		w.must(w.Withdraw(ctx, dan, id))
 		w.wantErr("withdrawing twice", w.Withdraw(ctx, dan, id), ErrNoRequest)
-		w.wantErr("accepting a withdrawn request", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		w.wantErr("accepting a withdrawn request", w.Decide(ctx, ann, id, r.ID, true), ErrNoRequest)
 		r, err = w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
-		w.must(w.Answer(ctx, ann, id, r.ID, false))
+		w.must(w.Decide(ctx, ann, id, r.ID, false))
 		r, err = w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
 		w.advance(w.cfg.RequestLife + time.Second)
-		w.wantErr("accepting an expired request", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
+		w.wantErr("accepting an expired request", w.Decide(ctx, ann, id, r.ID, true), ErrNoRequest)
 		second, err := w.RequestJoin(ctx, dan, id, "")
 		w.must(err)
 		if second.ID == r.ID {
 			t.Error("got the expired request, want a new one")
 		}
-		w.must(w.Answer(ctx, ann, id, second.ID, true))
+		w.must(w.Decide(ctx, ann, id, second.ID, true))
 		_, err = w.RequestJoin(ctx, dan, id, "")
 		w.wantErr("a member's request", err, ErrAlready)
 		w.must(w.Leave(ctx, dan, id))
@@ -476,8 +476,8 @@ func TestGroups_AdmitUsersByTheirRules(t *testing.T) {
 		w.must(w.Ban(ctx, ann, id, fay))
 		_, err = w.RequestJoin(ctx, fay, id, "")
 		w.wantErr("a banned user's request", err, ErrBanned)
-		w.wantErr("accepting a banned user", w.Answer(ctx, ann, id, r.ID, true), ErrNoRequest)
-		_, _, err = w.Change(ctx, ann, id, Update{Joins: to(Open)})
+		w.wantErr("accepting a banned user", w.Decide(ctx, ann, id, r.ID, true), ErrNoRequest)
+		_, _, err = w.Update(ctx, ann, id, Update{Joins: to(Open)})
 		w.must(err)
 		if r, err := w.RequestJoin(ctx, dan, id, ""); err != nil || r != nil {
 			t.Errorf("open group: got request %v, %v, want none", r, err)
@@ -578,7 +578,7 @@ func TestLink_EndsWithItsCreatorsRight(t *testing.T) {
 			_, err := w.SetMember(ctx, owner, id, creator, MemberUpdate{Role: &role})
 			w.must(err)
 		}
-		_, _, err = w.Change(ctx, owner, id, Update{AdminsInvite: to(true)})
+		_, _, err = w.Update(ctx, owner, id, Update{AdminsInvite: to(true)})
 		w.must(err)
 		checkAdmitsNone("admins invite")
 		appoint(Admin)
@@ -648,7 +648,7 @@ func TestSetOwn_UpdatesTheCallersMembership(t *testing.T) {
 		_, _, err = w.SetOwn(ctx, bob, id, OwnUpdate{Nickname: to(strings.Repeat("x", 41))})
 		w.wantErr("a long nickname", err, ErrText)
 		for range 2 {
-			g, me, err := w.Change(ctx, ann, id, Update{Announcement: to(fmt.Sprint("Tomorrow ", w.dump()[:9], len(w.dump())))})
+			g, me, err := w.Update(ctx, ann, id, Update{Announcement: to(fmt.Sprint("Tomorrow ", w.dump()[:9], len(w.dump())))})
 			if err != nil || me.Seen != g.Announced {
 				t.Errorf("the announcing user has seen announcement %d, %v, want %d", me.Seen, err, g.Announced)
 			}
@@ -675,8 +675,8 @@ func TestSetOwn_UpdatesTheCallersMembership(t *testing.T) {
 			want  bool
 		}{{time.Hour, true}, {-time.Hour, false}} {
 			m, err := w.SetMember(ctx, ann, id, bob, MemberUpdate{MutedUntil: at(w.db.Now().Add(c.until))})
-			if err != nil || (m.Muted != 0) != c.want {
-				t.Errorf("muted until %d, %v", m.Muted, err)
+			if err != nil || (m.MutedUntil != 0) != c.want {
+				t.Errorf("muted until %d, %v", m.MutedUntil, err)
 			}
 		}
 		w.must(w.Leave(ctx, bob, id))
@@ -759,7 +759,7 @@ func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 		if me.Remark != "" || me.ownVersion <= before {
 			t.Errorf("joined again: remark %q, version %d, want none and more than %d", me.Remark, me.ownVersion, before)
 		}
-		_, announced, err := w.Change(ctx, ann, id, Update{Announcement: to("Tomorrow")})
+		_, announced, err := w.Update(ctx, ann, id, Update{Announcement: to("Tomorrow")})
 		w.must(err)
 		if _, me, err = w.Group(ctx, ann, id); err != nil || me.ownVersion != announced.ownVersion || me.Seen != 1 {
 			t.Errorf("announced: seen %d of version %d, %v, want 1 of %d", me.Seen, me.ownVersion, err, announced.ownVersion)
@@ -772,7 +772,7 @@ func TestRequests_ArePagedAndBounded(t *testing.T) {
 		ctx, users := t.Context(), w.newUsers(3)
 		ann, bob, eve := users[0], users[1], users[2]
 		id := w.newGroup(ann)
-		_, _, err := w.Change(ctx, ann, id, Update{Joins: to(ByRequest)})
+		_, _, err := w.Update(ctx, ann, id, Update{Joins: to(ByRequest)})
 		w.must(err)
 		_, err = w.RequestJoin(ctx, bob, id, "")
 		w.must(err)
@@ -829,7 +829,7 @@ func TestErase_RemovesTheUserFromAllGroups(t *testing.T) {
 		w.must(w.Leave(ctx, ann, left))
 		_, err := w.NewLink(ctx, ann, foreign, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		_, _, err = w.Change(ctx, users[1], left, Update{Joins: to(ByRequest)})
+		_, _, err = w.Update(ctx, users[1], left, Update{Joins: to(ByRequest)})
 		w.must(err)
 		_, err = w.RequestJoin(ctx, ann, left, "")
 		w.must(err)
@@ -866,7 +866,7 @@ func TestMute_SurvivesLeavingAndJoining(t *testing.T) {
 		ctx, users := t.Context(), w.newUsers(2)
 		ann, bob := users[0], users[1]
 		id := w.newGroup(ann, bob)
-		_, _, err := w.Change(ctx, ann, id, Update{Joins: to(Open)})
+		_, _, err := w.Update(ctx, ann, id, Update{Joins: to(Open)})
 		w.must(err)
 		mute := func(d time.Duration) {
 			t.Helper()
@@ -875,10 +875,10 @@ func TestMute_SurvivesLeavingAndJoining(t *testing.T) {
 		}
 		muted := func() error {
 			t.Helper()
-			seat := Seat{Group: id, User: bob}
-			found, err := Standings(ctx, w.db, []Seat{seat})
+			member := MemberKey{Group: id, User: bob}
+			found, err := Standings(ctx, w.db, []MemberKey{member})
 			w.must(err)
-			return found[seat].Muted
+			return found[member].MayWrite()
 		}
 		rejoin := func() {
 			t.Helper()
@@ -1021,16 +1021,16 @@ func TestEvents_ReachTheirAudience(t *testing.T) {
 		_, _, err = w.SetOwn(ctx, users[2], id, OwnUpdate{Remark: to("x")})
 		w.must(err)
 		checkEvents("remark", "[]", "[]", "[mine member]", "[]")
-		_, _, err = w.Change(ctx, users[0], id, Update{Joins: to(ByRequest)})
+		_, _, err = w.Update(ctx, users[0], id, Update{Joins: to(ByRequest)})
 		w.must(err)
 		checkEvents("changed", "[changed 0+ 0-]", "[changed 0+ 0-]", "[changed 0+ 0-]", "[]")
-		_, _, err = w.Change(ctx, users[0], id, Update{Joins: to(ByRequest)})
+		_, _, err = w.Update(ctx, users[0], id, Update{Joins: to(ByRequest)})
 		w.must(err)
 		checkEvents("not changed", "[]", "[]", "[]", "[]")
 		r, err := w.RequestJoin(ctx, users[3], id, "")
 		w.must(err)
 		checkEvents("requested", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
-		w.must(w.Answer(ctx, users[1], id, r.ID, true))
+		w.must(w.Decide(ctx, users[1], id, r.ID, true))
 		checkEvents("accepted", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0- request_closedaccepted]", "[changed 1+ 0-]",
 			"[changed 1+ 0- mine member request_closedaccepted]")
 		w.must(w.Remove(ctx, users[1], id, users[3]))

@@ -23,7 +23,7 @@ const groupColumns = "g.id, g.name, g.picture, g.announcement, g.announced, g.jo
 	"g.version, g.pruned, g.created, g.dissolved"
 
 func (g *Group) fields() []any {
-	return []any{&g.ID, &g.Name, &g.Picture, &g.Announcement, &g.Announced, &g.Joins, &g.Question, &g.AdminsInvite, &g.Muted, &g.Members,
+	return []any{&g.ID, &g.Name, &g.Picture, &g.Announcement, &g.Announced, &g.Joins, &g.Question, &g.AdminsInvite, &g.MutedUntil, &g.Members,
 		&g.Version, &g.pruned, &g.Created, &g.Dissolved}
 }
 
@@ -36,7 +36,7 @@ func selectGroup(ctx context.Context, q sqldb.Querier, id ID, lock string) (g Gr
 func insertGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO chat_groups (id, name, picture, announcement, announced, joins, question, admins_invite, "+
 		"muted, members, version, pruned, created, dissolved) VALUES "+sqldb.Tuples(14, 1),
-		g.ID, g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.pruned,
+		g.ID, g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.MutedUntil, g.Members, g.Version, g.pruned,
 		g.Created, g.Dissolved)
 	return err
 }
@@ -44,7 +44,8 @@ func insertGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
 func updateGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
 	_, err := tx.ExecContext(ctx, "UPDATE chat_groups SET name = ?, picture = ?, announcement = ?, announced = ?, joins = ?, "+
 		"question = ?, admins_invite = ?, muted = ?, members = ?, version = ?, dissolved = ? WHERE id = ?",
-		g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.Muted, g.Members, g.Version, g.Dissolved, g.ID)
+		g.Name, g.Picture, g.Announcement, g.Announced, g.Joins, g.Question, g.AdminsInvite, g.MutedUntil, g.Members, g.Version, g.Dissolved,
+		g.ID)
 	return err
 }
 
@@ -52,7 +53,7 @@ const memberColumns = "m.user_id, m.role, m.nickname, m.muted, m.joined, m.invit
 	"m.version, m.gone"
 
 func (m *Membership) fields() []any {
-	return []any{&m.User, &m.Role, &m.Nickname, &m.Muted, &m.Joined, &m.Inviter, &m.Remark, &m.Notify, &m.Seen, &m.ownVersion, &m.version,
+	return []any{&m.User, &m.Role, &m.Nickname, &m.MutedUntil, &m.Joined, &m.Inviter, &m.Remark, &m.Notify, &m.Seen, &m.ownVersion, &m.version,
 		&m.gone}
 }
 
@@ -105,7 +106,7 @@ func selectStaff(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, er
 func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after cursor.Place, n int) ([]Membership, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+` FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND m.role <= ?
 		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
-		id, after.A, after.A, after.B, after.B, after.ID, n)
+		id, after.Primary, after.Primary, after.Secondary, after.Secondary, after.ID, n)
 	return sqldb.Collect(rows, err, scanMember)
 }
 
@@ -168,7 +169,8 @@ func insertMembers(ctx context.Context, tx *sqldb.Tx, id ID, list []Membership) 
 	var args []any
 	for i, m := range list {
 		users[i] = m.User
-		args = append(args, id, m.User, m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter, m.Remark, m.Notify, m.Seen, m.ownVersion, m.version, 0)
+		args = append(args, id, m.User, m.Role, m.Nickname, m.MutedUntil, m.Joined, m.Inviter, m.Remark, m.Notify, m.Seen, m.ownVersion,
+			m.version, 0)
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?)", id, bun.List(users)); err != nil {
 		return err
@@ -181,7 +183,7 @@ func insertMembers(ctx context.Context, tx *sqldb.Tx, id ID, list []Membership) 
 func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
 	_, err := tx.ExecContext(ctx, "UPDATE group_members SET role = ?, nickname = ?, muted = ?, remark = ?, notify = ?, seen = ?, "+
 		"own_version = ?, version = ?, gone = ? WHERE group_id = ? AND user_id = ?",
-		m.Role, m.Nickname, m.Muted, m.Remark, m.Notify, m.Seen, m.ownVersion, m.version, m.gone, id, m.User)
+		m.Role, m.Nickname, m.MutedUntil, m.Remark, m.Notify, m.Seen, m.ownVersion, m.version, m.gone, id, m.User)
 	return err
 }
 
@@ -255,7 +257,7 @@ func selectOwner(ctx context.Context, q sqldb.Querier, id ID) (owner accounts.ID
 func pagePending(ctx context.Context, q sqldb.Querier, id ID, after cursor.Place, n int) ([]Request, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? AND "+
 		"created >= ? AND (created > ? OR id > ?) ORDER BY created, id LIMIT ?",
-		id, Pending, q.Now().UnixMilli(), after.B, after.B, after.ID, n)
+		id, Pending, q.Now().UnixMilli(), after.Secondary, after.Secondary, after.ID, n)
 	return sqldb.Collect(rows, err, scanRequest)
 }
 
@@ -360,53 +362,53 @@ func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error
 	return nil
 }
 
-// Standings returns the standings of the members among seats. It reads SQL in the caller's transaction, so rules may
+// Standings returns the standings of the members among keys. It reads SQL in the caller's transaction, so rules may
 // use it.
-func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Standing, error) {
-	found := make(map[Seat]Standing, len(seats))
-	if len(seats) == 0 {
+func Standings(ctx context.Context, q sqldb.Querier, keys []MemberKey) (map[MemberKey]Standing, error) {
+	found := make(map[MemberKey]Standing, len(keys))
+	if len(keys) == 0 {
 		return found, nil
 	}
 	var args []any
-	for _, s := range seats {
-		args = append(args, s.Group, s.User)
+	for _, k := range keys {
+		args = append(args, k.Group, k.User)
 	}
 	now := q.Now().UnixMilli()
 	rows, err := q.QueryContext(ctx, "SELECT m.group_id, m.user_id, m.role, m.muted, g.muted FROM group_members m JOIN chat_groups g ON "+
-		"g.id = m.group_id WHERE m.gone = 0 AND g.dissolved = 0 AND ("+sqldb.AnyOf("(m.group_id = ? AND m.user_id = ?)", len(seats))+")", args...)
+		"g.id = m.group_id WHERE m.gone = 0 AND g.dissolved = 0 AND ("+sqldb.AnyOf("(m.group_id = ? AND m.user_id = ?)", len(keys))+")", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var at Seat
+		var k MemberKey
 		var st Standing
 		var mine, all int64
-		err := rows.Scan(&at.Group, &at.User, &st.Role, &mine, &all)
+		err := rows.Scan(&k.Group, &k.User, &st.Role, &mine, &all)
 		switch {
 		case mine > now:
-			st.Muted = ErrMuted
+			st.mute = ErrMuted
 		case all > now && st.Role == Member:
-			st.Muted = ErrAllMuted
+			st.mute = ErrAllMuted
 		}
-		found[at] = st
+		found[k] = st
 		return err
 	})
 }
 
 // Notifies returns the members' settings for pushes. It omits former members.
-func Notifies(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Notify, error) {
-	all := make(map[Seat]Notify, len(seats))
-	if len(seats) == 0 {
+func Notifies(ctx context.Context, q sqldb.Querier, keys []MemberKey) (map[MemberKey]Notify, error) {
+	all := make(map[MemberKey]Notify, len(keys))
+	if len(keys) == 0 {
 		return all, nil
 	}
-	args := make([]any, 0, 2*len(seats))
-	for _, s := range seats {
-		args = append(args, s.Group, s.User)
+	args := make([]any, 0, 2*len(keys))
+	for _, k := range keys {
+		args = append(args, k.Group, k.User)
 	}
 	rows, err := q.QueryContext(ctx, "SELECT group_id, user_id, notify FROM group_members WHERE gone = 0 AND "+
-		sqldb.AnyOf("(group_id = ? AND user_id = ?)", len(seats)), args...)
+		sqldb.AnyOf("(group_id = ? AND user_id = ?)", len(keys)), args...)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var s Seat
+		var k MemberKey
 		var n Notify
-		err := rows.Scan(&s.Group, &s.User, &n)
-		all[s] = n
+		err := rows.Scan(&k.Group, &k.User, &n)
+		all[k] = n
 		return err
 	})
 }

@@ -72,7 +72,7 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 	begin := []*errs.Error{ErrStream, ErrMay, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrState, ErrStore}
 	statuses := map[string]int{ErrCodec.Code: http.StatusNotAcceptable, ErrOffer.Code: http.StatusBadRequest}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit,
-		Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
+		Status: http.StatusCreated, Statuses: statuses, NoReplay: true, MediaType: sdp,
 		Summary: "Publish a stream by WHIP",
 		Description: "The bearer token is the publish key, or the owner's access token. The answer contains all candidates, and candidates of " +
 			"the offer are ignored: there is no trickle ICE, and PATCH returns 405. DELETE at Location ends the session.",
@@ -81,7 +81,7 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 		Status:  http.StatusOK,
 		Summary: "End a publisher's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrState, ErrStore}}, s.deleteWHIP)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whep", ID: "live.watch", Tags: tags, Limit: watchLimit,
-		Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
+		Status: http.StatusCreated, Statuses: statuses, NoReplay: true, MediaType: sdp,
 		Summary: "Watch a stream by WHEP",
 		Description: "WHEP is draft-ietf-wish-whep. The bearer token is the play key, a token from a room's playlist, or the access token of " +
 			"a user who may watch. The answer contains all candidates, and candidates of the offer are ignored: PATCH returns 405. If the stream " +

@@ -26,13 +26,13 @@ type Bans[P any] struct {
 }
 
 // FirstBan is the place before the first ban of a list.
-var FirstBan = cursor.Place{A: math.MaxInt64}
+var FirstBan = cursor.Place{Primary: math.MaxInt64}
 
 // List returns at most limit bans of a parent after a place, the latest first.
 func (t Bans[P]) List(ctx context.Context, q sqldb.Querier, parent ids.ID[P], after cursor.Place,
 	limit int) (_ []Ban, next string, err error) {
 	list, err := t.page(ctx, q, parent, after, limit+1)
-	list, next = cursor.Page(list, limit, func(b Ban) cursor.Place { return cursor.Place{A: b.At, ID: b.User.String()} })
+	list, next = cursor.Page(list, limit, func(b Ban) cursor.Place { return cursor.Place{Primary: b.At, ID: b.User.String()} })
 	return list, next, err
 }
 

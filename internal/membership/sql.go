@@ -88,7 +88,7 @@ func (t Bans[P]) Delete(ctx context.Context, tx *sqldb.Tx, parent ids.ID[P], use
 // page returns at most n bans after a place, the latest first.
 func (t Bans[P]) page(ctx context.Context, q sqldb.Querier, parent ids.ID[P], after cursor.Place, n int) ([]Ban, error) {
 	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM "+t.Table+" WHERE "+t.Column+" = ? AND at <= ? AND (at < ? OR "+
-		"user_id > ?) ORDER BY at DESC, user_id LIMIT ?", parent, after.A, after.A, after.ID, n)
+		"user_id > ?) ORDER BY at DESC, user_id LIMIT ?", parent, after.Primary, after.Primary, after.ID, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Ban, err error) {
 		err = rows.Scan(&b.User, &b.By, &b.At)
 		return b, err

@@ -144,9 +144,9 @@ func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *
 		return messageBody{}, ErrNotYours
 	}
 	if !chat.direct() {
-		seat := groups.Seat{Group: chat.group, User: user}
-		found, err := groups.Standings(ctx, q, []groups.Seat{seat})
-		if err = cmp.Or(err, found[seat].Muted); err != nil {
+		member := groups.MemberKey{Group: chat.group, User: user}
+		found, err := groups.Standings(ctx, q, []groups.MemberKey{member})
+		if err = cmp.Or(err, found[member].MayWrite()); err != nil {
 			return messageBody{}, err
 		}
 	}
@@ -245,8 +245,8 @@ func (s *Service) askRecall(ctx context.Context, user accounts.ID, chat ChatRef,
 
 // moderate returns ErrNotYours if a user may not recall another member's message.
 func moderate(ctx context.Context, q sqldb.Querier, group groups.ID, user accounts.ID, m *message) error {
-	mine, theirs := groups.Seat{Group: group, User: user}, groups.Seat{Group: group, User: m.from}
-	found, err := groups.Standings(ctx, q, []groups.Seat{mine, theirs})
+	mine, theirs := groups.MemberKey{Group: group, User: user}, groups.MemberKey{Group: group, User: m.from}
+	found, err := groups.Standings(ctx, q, []groups.MemberKey{mine, theirs})
 	if err != nil {
 		return err
 	}

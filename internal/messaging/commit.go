@@ -52,7 +52,9 @@ func (s sending) change() change {
 	return change{conv: s.conv, kind: group, users: []accounts.ID{s.from}}
 }
 
-func (s sending) seat() groups.Seat { return groups.Seat{Group: s.to.group, User: s.from} }
+func (s sending) memberKey() groups.MemberKey {
+	return groups.MemberKey{Group: s.to.group, User: s.from}
+}
 
 // sent is the result of a sending.
 type sent struct {
@@ -264,13 +266,13 @@ func (s *Service) enqueueSentHook(ctx context.Context, tx *sqldb.Tx, fresh []mes
 // refusals returns the refusals of messages to groups. In a transaction the conversations are locked, and a change of
 // members' rights takes the same lock. Therefore a muted or removed member cannot write after that change.
 func refusals(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendingKey]error, error) {
-	var seats []groups.Seat
+	var members []groups.MemberKey
 	for _, in := range batch {
 		if !in.to.direct() {
-			seats = append(seats, in.seat())
+			members = append(members, in.memberKey())
 		}
 	}
-	found, err := groups.Standings(ctx, q, seats)
+	found, err := groups.Standings(ctx, q, members)
 	if err != nil {
 		return nil, err
 	}
@@ -279,13 +281,13 @@ func refusals(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendin
 		if in.to.direct() {
 			continue
 		}
-		standing, member := found[in.seat()]
+		standing, member := found[in.memberKey()]
 		switch {
 		case !member:
 			refused[in.key()] = ErrChat
 		case in.trusted:
-		case standing.Muted != nil:
-			refused[in.key()] = standing.Muted
+		case standing.MayWrite() != nil:
+			refused[in.key()] = standing.MayWrite()
 		case slices.Contains(in.body.Mentions, api.MentionAll) && standing.MayMentionAll() != nil:
 			refused[in.key()] = standing.MayMentionAll()
 		}

@@ -32,7 +32,7 @@ func (s *Service) Around(ctx context.Context, run func(record groups.Record) err
 	at := s.sql.db.Now()
 	s.projection.Begin(at)
 	var attempted, update groupUpdate
-	err := run(func(ctx context.Context, tx *sqldb.Tx, c groups.Change) (err error) {
+	err := run(func(ctx context.Context, tx *sqldb.Tx, c groups.Difference) (err error) {
 		attempted, err = s.record(ctx, tx, c)
 		result := attempted
 		tx.AfterCommit(func() { update = result }) // a transaction that runs again may find nothing to do
@@ -61,7 +61,7 @@ func (s *Service) settleGroup(ctx context.Context, at time.Time, update groupUpd
 }
 
 // record applies the change that tx makes to a group to its conversation.
-func (s *Service) record(ctx context.Context, tx *sqldb.Tx, in groups.Change) (update groupUpdate, err error) {
+func (s *Service) record(ctx context.Context, tx *sqldb.Tx, in groups.Difference) (update groupUpdate, err error) {
 	id := conversationOf(in.Group.ID)
 	update.change = change{conv: id, kind: group, users: slices.Concat(in.Joined, in.Left)}
 	if in.New {
@@ -202,12 +202,12 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		if err != nil {
 			return err
 		}
-		seat := groups.Seat{Group: chat.group, User: user}
-		found, err := groups.Standings(ctx, tx, []groups.Seat{seat})
+		member := groups.MemberKey{Group: chat.group, User: user}
+		found, err := groups.Standings(ctx, tx, []groups.MemberKey{member})
 		if err != nil {
 			return err
 		}
-		if err := found[seat].MayPin(); err != nil {
+		if err := found[member].MayPin(); err != nil {
 			return err
 		}
 		m, err := s.sql.visibleMessage(ctx, tx, v, seq)

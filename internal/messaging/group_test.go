@@ -23,7 +23,7 @@ import (
 func (w *world) befriend(user accounts.ID, others ...accounts.ID) {
 	w.t.Helper()
 	for _, o := range others {
-		r, _, err := w.social.Ask(w.t.Context(), user, social.Asking{User: o})
+		r, _, err := w.social.SendRequest(w.t.Context(), user, social.RequestDraft{User: o})
 		w.must(err)
 		_, err = w.social.Accept(w.t.Context(), o, r.ID, "", "")
 		w.must(err)
@@ -131,7 +131,7 @@ func TestGroup_Conversation(t *testing.T) {
 		wants(t, "a message of a muted member", err, groups.ErrMuted)
 		_, err = w.Edit(ctx, bob, In(g), 3, "x")
 		wants(t, "an edit by a muted member", err, groups.ErrMuted)
-		_, _, err = w.in.Change(ctx, ann, g, groups.Update{MutedUntil: &until, Name: new("Sailing")})
+		_, _, err = w.in.Update(ctx, ann, g, groups.Update{MutedUntil: &until, Name: new("Sailing")})
 		w.must(err)
 		_, _, err = w.Send(ctx, eve, In(g), text("muted", "x"))
 		wants(t, "a message while all are muted", err, groups.ErrAllMuted)
@@ -153,7 +153,7 @@ func TestGroup_Conversation(t *testing.T) {
 		}
 
 		// Only admins may mention all members.
-		_, _, err = w.in.Change(ctx, ann, g, groups.Update{MutedUntil: new(time.Time)})
+		_, _, err = w.in.Update(ctx, ann, g, groups.Update{MutedUntil: new(time.Time)})
 		w.must(err)
 		all := text("all", "hear")
 		all.Mentions = []string{api.MentionAll}
@@ -361,7 +361,7 @@ func TestGroup_FormerMemberGetsNoEvents(t *testing.T) {
 			left := first.Chats[0].At.UnixMilli()
 			for w.sql.db.Now().UnixMilli() <= left+1 { // so that later changes have another time
 			}
-			_, _, err = w.in.Change(ctx, ann, g, groups.Update{Name: new("What Bob must not know, " + what)})
+			_, _, err = w.in.Update(ctx, ann, g, groups.Update{Name: new("What Bob must not know, " + what)})
 			w.must(err)
 			w.mustSendIn(ann, g, "Between us")
 			then, err := s.Chats(ctx, bob, "1", "", 10)
@@ -385,7 +385,7 @@ func TestAround_UncommittedAttemptIsNotPublished(t *testing.T) {
 		before := w.received(bob, g)
 		group, _, err := w.in.Group(ctx, ann, g)
 		w.must(err)
-		phantom := groups.Change{Group: group, By: ann, Notes: []groups.Note{{By: ann, What: api.SystemAllMuted}}}
+		phantom := groups.Difference{Group: group, By: ann, Notes: []groups.Note{{By: ann, What: api.SystemAllMuted}}}
 		lost := errors.New("the transaction lost a deadlock")
 		w.must(w.Around(ctx, func(record groups.Record) error {
 			err := w.sql.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {

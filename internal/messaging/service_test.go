@@ -356,7 +356,7 @@ func TestSend_Rights(t *testing.T) {
 		}
 		befriend := func(a, b accounts.ID) {
 			t.Helper()
-			r, _, err := w.social.Ask(ctx, a, social.Asking{User: b})
+			r, _, err := w.social.SendRequest(ctx, a, social.RequestDraft{User: b})
 			w.must(err)
 			if _, err = w.social.Accept(ctx, b, r.ID, "", ""); err != nil {
 				t.Fatal(err)

@@ -151,7 +151,7 @@ func (w *world) listen(n *node) {
 
 func (w *world) befriend(n *node, a, b int) {
 	w.t.Helper()
-	r, _, err := n.social.Ask(w.t.Context(), w.users[a], social.Asking{User: w.users[b]})
+	r, _, err := n.social.SendRequest(w.t.Context(), w.users[a], social.RequestDraft{User: w.users[b]})
 	w.must(err)
 	_, err = n.social.Accept(w.t.Context(), w.users[b], r.ID, "", "")
 	w.must(err)

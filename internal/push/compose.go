@@ -44,7 +44,7 @@ func (s *Service) readers(ctx context.Context, users []accounts.ID) (map[account
 type facts struct {
 	readers map[accounts.ID]reader
 	waiting map[messaging.Place]messaging.UnreadChat
-	wishes  map[groups.Seat]groups.Notify
+	wishes  map[groups.MemberKey]groups.Notify
 	notices map[notices.SeqKey]notices.Notice
 	names   map[accounts.ID]string // of authors and actors; nil if they could not be read
 }
@@ -75,7 +75,7 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 			return f, err
 		}
 	}
-	var seats []groups.Seat
+	var members []groups.MemberKey
 	var people []accounts.ID
 	known := map[accounts.ID]bool{}
 	person := func(id string) {
@@ -86,14 +86,14 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 	}
 	for at, w := range f.waiting {
 		if group, in := w.Chat.Group(); in {
-			seats = append(seats, groups.Seat{Group: group, User: at.User})
+			members = append(members, groups.MemberKey{Group: group, User: at.User})
 		}
 		person(w.Newest.From)
 	}
 	for _, n := range f.notices {
 		person(n.Subject.String())
 	}
-	if f.wishes, err = groups.Notifies(ctx, s.db, seats); err != nil {
+	if f.wishes, err = groups.Notifies(ctx, s.db, members); err != nil {
 		return f, asKind(err)
 	}
 	if len(people) == 0 {
@@ -133,13 +133,13 @@ func (f facts) composeMessages(p *api.Push, j job, to reader) (ok bool) {
 		return false
 	}
 	group, inGroup := w.Chat.Group()
-	wish := f.wishes[groups.Seat{Group: group, User: j.User}]
+	wish := f.wishes[groups.MemberKey{Group: group, User: j.User}]
 	if inGroup && (wish == groups.Silent || wish == groups.Mentions && w.MentionedAt <= j.After) {
 		return false
 	}
 	from := f.name(w.Newest.From, to.lang)
 	p.What, p.Tag, p.Chat, p.Unread, p.Seq = api.PushMessages, w.Chat.String(), w.Chat.String(), int(w.Unread), w.Seq
-	p.Title, p.Body = from, to.lang.Say("A new message")
+	p.Title, p.Body = from, to.lang.Translate("A new message")
 	if w.Unread > 1 {
 		p.Body = to.lang.Sprintf("%d new messages", w.Unread)
 	}
@@ -161,7 +161,7 @@ func (f facts) name(id string, lang i18n.Language) string {
 	if name := f.names[user]; err == nil && name != "" {
 		return name
 	}
-	return lang.Say("Somebody")
+	return lang.Translate("Somebody")
 }
 
 // saying lists the bodies of notices. %s is the name of the user that the notice is about.
@@ -200,7 +200,7 @@ func (f facts) composeNotice(p *api.Push, j job, to reader) (ok bool, err error)
 		return false, nil
 	}
 	name := f.name(n.Subject.String(), to.lang)
-	p.Title, p.Body = to.lang.Say("Your account"), to.lang.Say(text)
+	p.Title, p.Body = to.lang.Translate("Your account"), to.lang.Translate(text)
 	switch notices.Category(n.Kind) {
 	case "friend":
 		p.Title, p.Body = name, to.lang.Sprintf(text, name)

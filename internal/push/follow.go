@@ -189,18 +189,18 @@ func (s *Service) withoutOnline(ctx context.Context, list []messaging.Undelivere
 
 // withoutSilent filters out groups whose notifications the member has turned off.
 func (s *Service) withoutSilent(ctx context.Context, list []messaging.Undelivered) (out []messaging.Undelivered, err error) {
-	var seats []groups.Seat
+	var members []groups.MemberKey
 	for _, u := range list {
 		if u.Group {
-			seats = append(seats, groups.Seat{Group: groups.ID(u.Conv), User: u.User})
+			members = append(members, groups.MemberKey{Group: groups.ID(u.Conv), User: u.User})
 		}
 	}
-	wish, err := groups.Notifies(ctx, s.db, seats)
+	wish, err := groups.Notifies(ctx, s.db, members)
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range list {
-		if w, in := wish[groups.Seat{Group: groups.ID(u.Conv), User: u.User}]; !u.Group || in && w != groups.Silent {
+		if w, in := wish[groups.MemberKey{Group: groups.ID(u.Conv), User: u.User}]; !u.Group || in && w != groups.Silent {
 			out = append(out, u)
 		}
 	}

@@ -16,13 +16,13 @@ var (
 	SettingsChanged    = cache.NewEvent[ID]("room settings changed")
 	RoomUpdated        = cache.NewEvent[ID]("room updated") // its owner
 	RoomDeleted        = cache.NewEvent[ID]("room deleted")
-	PermissionsChanged = cache.NewEvent[Seat]("room member permissions changed")
-	MemberKicked       = cache.NewEvent[Seat]("room member kicked") // also: joined or left
+	PermissionsChanged = cache.NewEvent[MemberKey]("room member permissions changed")
+	MemberKicked       = cache.NewEvent[MemberKey]("room member kicked") // also: joined or left
 	PlaylistChanged    = cache.NewEvent[ID]("room playlist changed")
 )
 
-// Seat is the pair of room and viewer that identifies a member in caches.
-type Seat = keyspace.Args2[ID, ViewerID]
+// MemberKey is the pair of room and participant that identifies a member in caches.
+type MemberKey = keyspace.Args2[ID, ParticipantID]
 
 // checkpoint is a register as stored in SQL and cached in Redis; see keyspace.Doc.Version before you change it.
 type checkpoint struct {
@@ -53,7 +53,7 @@ type Source struct {
 // this package depends on the caches.
 type copies struct {
 	rooms       *cache.Cache[ID, Room]
-	members     *cache.Cache[Seat, Member]
+	members     *cache.Cache[MemberKey, Member]
 	playlists   *cache.Cache[ID, []Item]
 	checkpoints *cache.Cache[ID, checkpoint]
 	sources     *cache.Cache[ItemID, Source]
@@ -77,8 +77,8 @@ func (s *Service) newCopies(rt *cache.Runtime, p cache.Policy) copies {
 			},
 			LoadMany: func(ctx context.Context, list []ID) (map[ID]Room, error) { return selectRooms(ctx, db, list) },
 		}),
-		members: cache.New2(rt, memberKeys, p, cache.Source[Seat, Member]{
-			Load: func(ctx context.Context, at Seat) (Member, error) {
+		members: cache.New2(rt, memberKeys, p, cache.Source[MemberKey, Member]{
+			Load: func(ctx context.Context, at MemberKey) (Member, error) {
 				m, err := selectMember(ctx, db, at.A, at.B)
 				return m, missing(err, ErrMember)
 			},
@@ -127,8 +127,8 @@ func (s *Service) room(ctx context.Context, id ID) (Room, error) {
 }
 
 // member returns a member of a room from the cache, or ErrMember.
-func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, error) {
-	m, err := s.copies.members.Get(ctx, Seat{A: id, B: user})
+func (s *Service) member(ctx context.Context, id ID, user ParticipantID) (Member, error) {
+	m, err := s.copies.members.Get(ctx, MemberKey{A: id, B: user})
 	if errors.Is(err, cache.ErrNotFound) || err == nil && m.Expires > 0 && m.Expires <= s.db.Now().UnixMilli() {
 		return Member{}, ErrMember
 	}
@@ -137,7 +137,7 @@ func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, err
 
 // roomAndMember returns a room and a member of it from the caches, for reads. It returns ErrRoom if the user is not a
 // member.
-func (s *Service) roomAndMember(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
+func (s *Service) roomAndMember(ctx context.Context, id ID, user ParticipantID) (Room, Member, error) {
 	m, err := s.member(ctx, id, user)
 	if errors.Is(err, ErrMember) {
 		err = ErrRoom

@@ -15,7 +15,7 @@ import (
 
 // SendLine sends a line to a room's chat. The caller chooses the line's id and uses it again for each retry of a
 // request: SendLine then returns the line of the earlier try. It returns ErrRoom, ErrMay, ErrMuted, ErrText or ErrWord.
-func (s *Service) SendLine(ctx context.Context, user ViewerID, id ID, lineID ids.ID[Line], text string) (_ Line, err error) {
+func (s *Service) SendLine(ctx context.Context, user ParticipantID, id ID, lineID ids.ID[Line], text string) (_ Line, err error) {
 	defer errs.Wrap(&err, "rooms.SendLine %s", id)
 	if text, err = line("body.text", text, 1, 500); err != nil {
 		return Line{}, err
@@ -44,7 +44,7 @@ func (s *Service) SendLine(ctx context.Context, user ViewerID, id ID, lineID ids
 // SendDanmaku sends a danmaku. The caller chooses its id and uses it again for each retry of a request: SendDanmaku
 // then returns the danmaku of the earlier try. A zero id is replaced by a new one. It returns ErrRoom, ErrMay,
 // ErrMuted, ErrText, ErrWord or ErrItem.
-func (s *Service) SendDanmaku(ctx context.Context, user ViewerID, id ID, c Comment) (_ Comment, err error) {
+func (s *Service) SendDanmaku(ctx context.Context, user ParticipantID, id ID, c Comment) (_ Comment, err error) {
 	defer errs.Wrap(&err, "rooms.SendDanmaku %s", id)
 	if c.Text, err = line("body.text", c.Text, 1, 100); err != nil {
 		return Comment{}, err
@@ -76,8 +76,8 @@ func (s *Service) send(ctx context.Context, u pendingEntry) (entryResult, error)
 }
 
 // Lines returns the latest lines of a room's chat before a number, in their order. A before of 0 starts at the newest
-// line. Lines of users whom the viewer blocks are omitted. more reports whether older lines exist. It returns ErrRoom.
-func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64, limit int) (_ []Line, more bool, err error) {
+// line. Lines of users whom the caller blocks are omitted. more reports whether older lines exist. It returns ErrRoom.
+func (s *Service) Lines(ctx context.Context, user ParticipantID, id ID, before int64, limit int) (_ []Line, more bool, err error) {
 	defer errs.Wrap(&err, "rooms.Lines %s", id)
 	_, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
@@ -104,11 +104,11 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 }
 
 // Comments returns a page of an item's danmaku between two positions, in the order of positions. Danmaku of users whom
-// the viewer blocks are omitted. It returns ErrRoom or ErrCursor.
-func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item string, from, to int64, after string,
+// the caller blocks are omitted. It returns ErrRoom or ErrCursor.
+func (s *Service) Comments(ctx context.Context, user ParticipantID, id ID, item string, from, to int64, after string,
 	limit int) (_ []Comment, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Comments %s", id)
-	start, err := cursor.ParsePlace(after, cursor.Place{A: from}, ErrCursor)
+	start, err := cursor.ParsePlace(after, cursor.Place{Primary: from}, ErrCursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -120,13 +120,13 @@ func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item strin
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
-	list, next = cursor.Page(list, limit, func(c Comment) cursor.Place { return cursor.Place{A: c.Position, ID: c.ID.String()} })
-	list, err = unblocked(ctx, s, m, list, func(c Comment) ViewerID { return c.From })
+	list, next = cursor.Page(list, limit, func(c Comment) cursor.Place { return cursor.Place{Primary: c.Position, ID: c.ID.String()} })
+	list, err = unblocked(ctx, s, m, list, func(c Comment) ParticipantID { return c.From })
 	return list, next, err
 }
 
-// unblocked returns the entries of a list whose senders the viewer does not block.
-func unblocked[T any](ctx context.Context, s *Service, m Member, list []T, from func(T) ViewerID) ([]T, error) {
+// unblocked returns the entries of a list whose senders the caller does not block.
+func unblocked[T any](ctx context.Context, s *Service, m Member, list []T, from func(T) ParticipantID) ([]T, error) {
 	if m.Role == Guest || len(list) == 0 {
 		return list, nil
 	}
@@ -154,7 +154,7 @@ func (s *Service) Hidden(ctx context.Context, user, _ string) (hidden []string, 
 }
 
 // ClearDanmaku deletes all danmaku of a room. It returns ErrRoom or ErrMay.
-func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err error) {
+func (s *Service) ClearDanmaku(ctx context.Context, user ParticipantID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.ClearDanmaku %s", id)
 	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		d.addEvent(api.EventRoomDanmakuCleared, api.RoomRef{Room: id.String()})
@@ -190,7 +190,7 @@ func (s *Service) visibleDanmaku(ctx context.Context, m Member, id ID) ([]api.Da
 	if err != nil {
 		return nil, err
 	}
-	return unblocked(ctx, s, m, list, func(d api.Danmaku) (user ViewerID) {
+	return unblocked(ctx, s, m, list, func(d api.Danmaku) (user ParticipantID) {
 		_ = user.UnmarshalText([]byte(d.From)) // d.From is the text of an id
 		return user
 	})

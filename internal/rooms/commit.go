@@ -20,7 +20,7 @@ import (
 // pendingEntry is a line or a danmaku that is not yet in SQL.
 type pendingEntry struct {
 	room    ID
-	user    ViewerID
+	user    ParticipantID
 	line    *Line
 	comment *Comment
 }
@@ -65,16 +65,16 @@ func (s *Service) commit(ctx context.Context, batch []pendingEntry) (out []entry
 // commitIn writes a batch. waited is the number of earlier tries that waited for locked rooms without success.
 func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEntry, waited int) ([]entryResult, error) {
 	var list []ID
-	var seats []Seat
+	var keys []MemberKey
 	for _, u := range batch {
-		list, seats = append(list, u.room), append(seats, Seat{A: u.room, B: u.user})
+		list, keys = append(list, u.room), append(keys, MemberKey{A: u.room, B: u.user})
 	}
 	slices.SortFunc(list, ID.Compare)
 	rooms, locked, err := s.locks.Lock(ctx, tx, slices.Compact(list), waited)
 	if err != nil {
 		return nil, err
 	}
-	members, err := membersAt(ctx, tx, seats)
+	members, err := membersAt(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []pendingEnt
 	var comments []roomComment
 	var newlyActive []ID // not active for a minute; [Service.tidyEntries] checks the rooms that were active
 	for i, u := range batch {
-		room, m := rooms[u.room], members[seats[i]]
+		room, m := rooms[u.room], members[keys[i]]
 		if slices.Contains(locked, u.room) {
 			out[i].refusal = ErrStore
 			continue

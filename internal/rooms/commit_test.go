@@ -22,8 +22,8 @@ func TestCommit_LockedRoomDelaysNoOther(t *testing.T) {
 	users := w.newUsers(1)
 	var batch []pendingEntry
 	for range 5 {
-		batch = append(batch, pendingEntry{room: w.newRoom(users[0]), user: ViewerID(users[0]),
-			line: &Line{From: ViewerID(users[0]), Name: "Ann", Text: "Hi"}})
+		batch = append(batch, pendingEntry{room: w.newRoom(users[0]), user: ParticipantID(users[0]),
+			line: &Line{From: ParticipantID(users[0]), Name: "Ann", Text: "Hi"}})
 	}
 	locked := batch[2].room
 	sqldbtest.Busy(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", batch[4].room) // by another node, in an active room
@@ -47,17 +47,17 @@ func TestCommit_LockedRoomDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestVisit_CrowdLeavesConnectionsToOtherRooms(t *testing.T) {
+func TestJoinAsGuest_CrowdLeavesConnectionsToOtherRooms(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), new(atomic.Int64),
 		new(sync.Map), Settings{})
 	users := w.newUsers(1)
 	hot, other := w.newRoom(users[0]), w.newRoom(users[0])
 	sqldbtest.Crowd(t, w.db, func(ctx context.Context, i int) error {
-		_, _, _, err := w.Visit(ctx, fmt.Sprint("address ", i), hot, "Visitor", Admission{})
+		_, _, _, err := w.JoinAsGuest(ctx, fmt.Sprint("address ", i), hot, "Visitor", Admission{})
 		return err
 	}, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", hot)
 	w.newGuest(other)
-	_, err := w.SendLine(t.Context(), ViewerID(users[0]), other, ids.New[Line](), "Hi")
+	_, err := w.SendLine(t.Context(), ParticipantID(users[0]), other, ids.New[Line](), "Hi")
 	w.must(err)
 }
 
@@ -65,7 +65,7 @@ func TestTidy_SkipsRoomsWithoutNewEntries(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
 	users := w.newUsers(1)
-	id, user := w.newRoom(users[0]), ViewerID(users[0])
+	id, user := w.newRoom(users[0]), ParticipantID(users[0])
 	const each = 500
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		rooms, err := lockRooms(ctx, tx, []ID{id})
@@ -112,7 +112,7 @@ func TestTidy_SkipsInactiveRooms(t *testing.T) {
 func TestTidy_CoversRoomsActiveAgain(t *testing.T) {
 	eachEngine(t, Settings{KeepLines: 10, KeepDanmaku: 5}, func(t *testing.T, w *world) {
 		users := w.newUsers(1)
-		id, user := w.newRoom(users[0]), ViewerID(users[0])
+		id, user := w.newRoom(users[0]), ParticipantID(users[0])
 		other := w.newRoom(users[0])
 		w.must(w.tidy(t.Context()))
 		w.ahead.Add(int64(7 * 24 * time.Hour))
@@ -142,7 +142,7 @@ func TestTidy_CoversRoomsActiveAgain(t *testing.T) {
 func TestTidy_WorksAfterAClockThatWasAhead(t *testing.T) {
 	eachEngine(t, Settings{KeepLines: 10}, func(t *testing.T, w *world) {
 		users := w.newUsers(1)
-		id, user := w.newRoom(users[0]), ViewerID(users[0])
+		id, user := w.newRoom(users[0]), ParticipantID(users[0])
 		w.ahead.Store(int64(8 * time.Hour))
 		w.must(w.tidy(t.Context()))
 		w.ahead.Store(0)
@@ -162,22 +162,23 @@ func TestPrune_DeletesStrayRestrictions(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		users := w.newUsers(2)
 		id := w.newRoom(users[0])
-		present, erased := ViewerID(users[0]), ViewerID(users[1])
+		present, erased := ParticipantID(users[0]), ParticipantID(users[1])
 		exec := func(query string, args ...any) {
 			t.Helper()
 			_, err := w.db.ExecContext(t.Context(), query, args...)
 			w.must(err)
 		}
 		exec("UPDATE users SET erased = -1 WHERE id = ?", erased)
-		for _, at := range []Seat{{A: id, B: present}, {A: id, B: erased}, {A: id, B: ids.New[Viewer]()}, {A: ids.New[Room](), B: present}} {
+		for _, at := range []MemberKey{{A: id, B: present}, {A: id, B: erased}, {A: id, B: ids.New[Participant]()},
+			{A: ids.New[Room](), B: present}} {
 			exec("INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, 0, 1)", at.A, at.B)
 		}
 		w.must(w.prune(t.Context()))
-		left, err := sqldb.Column[ViewerID](w.db.QueryContext(t.Context(), "SELECT user_id FROM room_restrictions WHERE room_id = ?", id))
+		left, err := sqldb.Column[ParticipantID](w.db.QueryContext(t.Context(), "SELECT user_id FROM room_restrictions WHERE room_id = ?", id))
 		w.must(err)
 		all, err := sqldb.Column[int](w.db.QueryContext(t.Context(), "SELECT COUNT(*) FROM room_restrictions"))
 		w.must(err)
-		if !slices.Equal(left, []ViewerID{present}) || all[0] != 1 {
+		if !slices.Equal(left, []ParticipantID{present}) || all[0] != 1 {
 			t.Errorf("%d restrictions are left, in the room those of %v; want only that of %s", all[0], left, present)
 		}
 	})
@@ -186,7 +187,7 @@ func TestPrune_DeletesStrayRestrictions(t *testing.T) {
 func TestCommit_StopsAfterAFailedStatement(t *testing.T) {
 	w := singleNode(t, Settings{})
 	users := w.newUsers(1)
-	id, user := w.newRoom(users[0]), ViewerID(users[0])
+	id, user := w.newRoom(users[0]), ParticipantID(users[0])
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		rooms, err := lockRooms(ctx, tx, []ID{id})
 		rooms[id].lastSeq++

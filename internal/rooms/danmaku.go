@@ -13,7 +13,7 @@ import (
 
 // loadWatched loads the danmaku of rooms with viewers into memory, for viewers who join.
 func (s *Service) loadWatched(ctx context.Context) {
-	for _, id := range s.watched.where(func(_ ID, r *watch) bool { return len(r.viewers) > 0 && (r.leave == nil || !r.filled) }) {
+	for _, id := range s.watched.filter(func(_ ID, r *watch) bool { return len(r.viewers) > 0 && (r.leave == nil || !r.filled) }) {
 		if _, err := s.recentDanmaku(ctx, id); err != nil {
 			s.log.Debug("rooms: danmaku not read", "room", id, "err", err)
 		}

@@ -21,7 +21,7 @@ func contextFrom(t *testing.T, h string) context.Context {
 	return context.WithValue(t.Context(), clientnet.Key{}, func() string { return h })
 }
 
-func TestVisit_LeavesHalfOfThePlacesToUsers(t *testing.T) {
+func TestJoinAsGuest_LeavesHalfOfThePlacesToUsers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{Members: 8})
 		users := w.newUsers(6)
@@ -29,7 +29,7 @@ func TestVisit_LeavesHalfOfThePlacesToUsers(t *testing.T) {
 		for range 4 {
 			w.newGuest(id)
 		}
-		_, _, _, err := w.Visit(t.Context(), "here", id, "Visitor", Admission{})
+		_, _, _, err := w.JoinAsGuest(t.Context(), "here", id, "Visitor", Admission{})
 		w.wantErr("a fifth guest", err, ErrFull)
 		for i, want := range []error{nil, nil, nil, ErrFull} {
 			_, _, err := w.Join(t.Context(), users[i+1], id, Admission{})
@@ -39,14 +39,14 @@ func TestVisit_LeavesHalfOfThePlacesToUsers(t *testing.T) {
 	})
 }
 
-func TestVisit_LimitsNetworksWithManyAddresses(t *testing.T) {
+func TestJoinAsGuest_LimitsNetworksWithManyAddresses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		w.cfg.Limiter = ratelimit.New(w.redis)
 		users := w.newUsers(1)
 		id, elsewhere := w.newRoom(users[0]), w.newRoom(users[0])
 		visit := func(id ID, h string) error {
-			_, _, _, err := w.Visit(contextFrom(t, h), "here", id, "Visitor", Admission{})
+			_, _, _, err := w.JoinAsGuest(contextFrom(t, h), "here", id, "Visitor", Admission{})
 			return err
 		}
 		for n := range siteGuestRate.Max {
@@ -70,7 +70,7 @@ func TestTidy_RemovesIdleGuests(t *testing.T) {
 		channel := api.RoomChannel(id.String())
 		idle, watching := w.newGuest(id), w.newGuest(id)
 		other.Subscribed(watching.String(), "1", channel)
-		checkAfterTidy := func(name string, user ViewerID, want error) {
+		checkAfterTidy := func(name string, user ParticipantID, want error) {
 			t.Helper()
 			w.must(w.tidy(t.Context()))
 			w.wantErr(name, w.MaySubscribe(t.Context(), user.String(), channel), want)
@@ -119,7 +119,7 @@ func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 			return err
 		}
 		visit := func(h, password string) error {
-			_, _, _, err := w.Visit(contextFrom(t, h), "here", r.ID, "Visitor", Admission{Password: password})
+			_, _, _, err := w.JoinAsGuest(contextFrom(t, h), "here", r.ID, "Visitor", Admission{Password: password})
 			return err
 		}
 		for n := range maxWrongFrom {
@@ -133,7 +133,7 @@ func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 			w.wantErr("a wrong one", visit(fmt.Sprintf("2001:db8:1%02x::/64", n), "0000"), ErrPassword)
 		}
 		w.wantErr("one more of all", visit("2001:db8:3::/64", "4711"), ErrTries)
-		link, err := w.NewLink(t.Context(), ViewerID(users[0]), r.ID, ids.New[Link](), time.Hour, 0)
+		link, err := w.NewLink(t.Context(), ParticipantID(users[0]), r.ID, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.wantErr("a link", join("2001:db8:3::/64", Admission{Link: &link.ID}), nil)
 	})
@@ -184,7 +184,7 @@ func TestList_HasOpenRoomsOnly(t *testing.T) {
 		r, _, err := w.Create(t.Context(), users[0], ids.New[Room](), Update{Name: to("Film night"), Listed: to(true)})
 		w.must(err)
 		for access, want := range map[Access]int{Invited: 0, Open: 1} {
-			_, _, err := w.Change(t.Context(), ViewerID(users[0]), r.ID, Update{Access: to(access)})
+			_, _, err := w.Update(t.Context(), ParticipantID(users[0]), r.ID, Update{Access: to(access)})
 			w.must(err)
 			list, _, err := w.List(t.Context(), "film", ByNew, "", 10)
 			if w.must(err); len(list) != want {
@@ -199,11 +199,11 @@ func TestLink_EndsWithItsCreatorsRight(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(4)
-		id, owner, ann := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
+		id, owner, ann := w.newRoom(users[0], users[1]), ParticipantID(users[0]), ParticipantID(users[1])
 		link, err := w.NewLink(ctx, ann, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		for may, want := range map[Permission]error{forMembers: nil, forMembers &^ Invite: ErrLink} {
-			_, _, err := w.Change(ctx, owner, id, Update{MemberMay: to(may)})
+			_, _, err := w.Update(ctx, owner, id, Update{MemberMay: to(may)})
 			w.must(err)
 			links, err := w.Links(ctx, owner, id)
 			if w.must(err); (len(links) == 1) != (want == nil) {
@@ -211,7 +211,7 @@ func TestLink_EndsWithItsCreatorsRight(t *testing.T) {
 			}
 			_, err = w.RoomOfLink(ctx, link.ID)
 			w.wantErr("get the room of the link", err, want)
-			_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Admission{Link: &link.ID})
+			_, _, _, err = w.JoinAsGuest(ctx, "here", id, "Visitor", Admission{Link: &link.ID})
 			w.wantErr("join by the link", err, want)
 		}
 	})
@@ -222,17 +222,17 @@ func TestNewLink_LeavesLinksToOthers(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(2)
 		id := w.newRoom(users[0], users[1])
-		link := func(user ViewerID) error {
+		link := func(user ParticipantID) error {
 			_, err := w.NewLink(t.Context(), user, id, ids.New[Link](), time.Hour, 0)
 			return err
 		}
 		for range maxOwnLinks {
-			w.must(link(ViewerID(users[1])))
+			w.must(link(ParticipantID(users[1])))
 		}
-		w.wantErr("one more of a member", link(ViewerID(users[1])), ErrLinks)
+		w.wantErr("one more of a member", link(ParticipantID(users[1])), ErrLinks)
 		for range membership.MaxLinks - maxOwnLinks {
-			w.must(link(ViewerID(users[0])))
+			w.must(link(ParticipantID(users[0])))
 		}
-		w.wantErr("one more of the owner", link(ViewerID(users[0])), ErrLinks)
+		w.wantErr("one more of the owner", link(ParticipantID(users[0])), ErrLinks)
 	})
 }

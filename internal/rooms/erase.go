@@ -16,12 +16,12 @@ import (
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Erase %s", user)
 	for {
-		list, err := roomIDsOf(ctx, s.db, ViewerID(user), sweepBatch)
+		list, err := roomIDsOf(ctx, s.db, ParticipantID(user), sweepBatch)
 		if err != nil {
 			return asKind(ctx, err)
 		}
 		for _, id := range list {
-			if err := s.eraseFrom(ctx, ViewerID(user), id); err != nil {
+			if err := s.eraseFrom(ctx, ParticipantID(user), id); err != nil {
 				return err
 			}
 		}
@@ -32,28 +32,28 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteUserRows(ctx, tx, user) }))
 }
 
-// errOtherViewer reports that a change affects a viewer whose cache entry it would not drop. The caller retries.
-var errOtherViewer = errors.New("rooms: change affects another viewer")
+// errOtherMember reports that a change affects a member whose cache entry it would not drop. The caller retries.
+var errOtherMember = errors.New("rooms: change affects another member")
 
-func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
+func (s *Service) eraseFrom(ctx context.Context, user ParticipantID, id ID) error {
 	for {
 		// The cache entries to drop must be known before the change.
 		next, err := successor(ctx, s.db, id, user)
 		if err != nil && !errors.Is(err, ErrMember) {
 			return asKind(ctx, err)
 		}
-		if err = s.eraseOnce(ctx, user, id, next.User); !errors.Is(err, errOtherViewer) {
+		if err = s.eraseOnce(ctx, user, id, next.User); !errors.Is(err, errOtherMember) {
 			return err
 		}
 	}
 }
 
-// eraseOnce removes a user from a room. The room passes to expected if the user is its owner. It returns errOtherViewer
+// eraseOnce removes a user from a room. The room passes to expected if the user is its owner. It returns errOtherMember
 // if expected is no longer the successor.
-func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected ViewerID) error {
-	targets := append(s.seats(id, user), RoomDeleted.Of(s.caches.Runtime, id)...)
+func (s *Service) eraseOnce(ctx context.Context, user ParticipantID, id ID, expected ParticipantID) error {
+	targets := append(s.memberTargets(id, user), RoomDeleted.Of(s.caches.Runtime, id)...)
 	if !expected.IsZero() {
-		targets = append(targets, PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: expected})...)
+		targets = append(targets, PermissionsChanged.Of(s.caches.Runtime, MemberKey{A: id, B: expected})...)
 	}
 	ended := false
 	_, err := s.changeUnchecked(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -69,7 +69,7 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 				return s.closeLocked(ctx, tx, d)
 			}
 			if err == nil && next.User != expected {
-				err = errOtherViewer
+				err = errOtherMember
 			}
 			if err == nil {
 				err = s.makeOwner(ctx, tx, d, next)

@@ -13,7 +13,7 @@ import (
 
 // appendEvent appends an event for all viewers of a room. from is the sender, or zero if there is none. Viewers who
 // block the sender do not get the event.
-func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ string, at time.Time, data any) []events.Event {
+func (s *Service) appendEvent(batch []events.Event, id ID, from ParticipantID, typ string, at time.Time, data any) []events.Event {
 	text, ok := events.Encode(s.log, typ, data)
 	if !ok {
 		return batch
@@ -26,7 +26,7 @@ func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ st
 
 // publishEvent publishes an event to all viewers of a room.
 func (s *Service) publishEvent(id ID, typ string, data any) {
-	s.cfg.Bus.Publish(s.appendEvent(nil, id, ViewerID{}, typ, s.db.Now(), data))
+	s.cfg.Bus.Publish(s.appendEvent(nil, id, ParticipantID{}, typ, s.db.Now(), data))
 }
 
 // publish publishes the events of a committed change.
@@ -59,7 +59,7 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 			data = v
 		}
 		if n.to.IsZero() {
-			batch = s.appendEvent(batch, d.room.ID, ViewerID{}, n.typ, d.at, data)
+			batch = s.appendEvent(batch, d.room.ID, ParticipantID{}, n.typ, d.at, data)
 			continue
 		}
 		if text, ok := events.Encode(s.log, n.typ, data); ok {
@@ -70,7 +70,7 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 }
 
 func (m Member) wire(r Room, profiles accounts.Profiles) api.RoomMember {
-	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)),
+	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.MutedUntil)),
 		Joined: api.At(sqldb.Time(m.Joined))}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
@@ -81,7 +81,8 @@ func (m Member) wire(r Room, profiles accounts.Profiles) api.RoomMember {
 }
 
 func (m Member) self(r Room) api.RoomSelf {
-	return api.RoomSelf{ID: m.User.String(), Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted))}
+	return api.RoomSelf{ID: m.User.String(), Role: m.Role.String(), May: m.may(r).names(),
+		MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.MutedUntil))}
 }
 
 func (r Room) wire(viewers int) api.Room {
@@ -90,7 +91,7 @@ func (r Room) wire(viewers int) api.Room {
 		Viewers: viewers, Created: api.At(sqldb.Time(r.Created)), Version: r.Version}
 }
 
-// place returns a room with a viewer's membership, which is nil for a viewer who is not a member.
+// place returns a room with a participant's membership, which is nil for one who is not a member.
 func (r Room) place(me *Member, viewers int) api.RoomPlace {
 	w := api.RoomPlace{Room: r.wire(viewers)}
 	if me != nil {

@@ -16,7 +16,7 @@ func TestRemove_PlayingItemKeepsItsPlace(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(2)
-		id, owner, ann := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
+		id, owner, ann := w.newRoom(users[0], users[1]), ParticipantID(users[0]), ParticipantID(users[1])
 		var items [4]ItemID
 		for i := range items {
 			it, err := w.Add(ctx, owner, id, Item{Source: "https://example.org/film.mp4"})
@@ -82,7 +82,7 @@ func TestSource_OfADeletedFileIsUnknown(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(1)
-		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		id, owner := w.newRoom(users[0]), ParticipantID(users[0])
 		var deleted atomic.Bool
 		w.cfg.Files = lostFile{&deleted}
 		it, err := w.Add(t.Context(), owner, id, Item{Kind: File, Source: ids.New[Item]().String()})
@@ -96,14 +96,14 @@ func TestSource_OfADeletedFileIsUnknown(t *testing.T) {
 	})
 }
 
-func TestVisit_RefusesTheNamesOfStaff(t *testing.T) {
+func TestJoinAsGuest_RefusesTheNamesOfStaff(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(3)
 		id := w.newRoom(users[0], users[1], users[2])
 		w.appoint(id, users[0], users[1])
 		for name, want := range map[string]error{"USER 0": ErrName, "user 1": ErrName, "User 2": nil, "Visitor": nil} {
-			_, _, _, err := w.Visit(t.Context(), "here", id, name, Admission{})
+			_, _, _, err := w.JoinAsGuest(t.Context(), "here", id, name, Admission{})
 			w.wantErr(name, err, want)
 		}
 	})
@@ -113,8 +113,8 @@ func TestSendLine_MarksGuests(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		users := w.newUsers(1)
-		id, owner := w.newRoom(users[0]), ViewerID(users[0])
-		for user, want := range map[ViewerID]bool{owner: false, w.newGuest(id): true} {
+		id, owner := w.newRoom(users[0]), ParticipantID(users[0])
+		for user, want := range map[ParticipantID]bool{owner: false, w.newGuest(id): true} {
 			line := ids.New[Line]()
 			for range 2 { // a retry returns the stored line
 				if l, err := w.SendLine(ctx, user, id, line, "Hi"); err != nil || l.Guest != want || l.wire(id).Guest != want {
@@ -134,10 +134,10 @@ func TestSetMember_RefusesPermissionsOutsideTheRole(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(2)
-		id, owner, admin := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
+		id, owner, admin := w.newRoom(users[0], users[1]), ParticipantID(users[0]), ParticipantID(users[1])
 		w.appoint(id, users[0], users[1])
 		guest := w.newGuest(id)
-		set := func(user ViewerID, may Permission) error {
+		set := func(user ParticipantID, may Permission) error {
 			_, m, err := w.SetMember(ctx, owner, id, user, MemberUpdate{May: to(may)})
 			if r, roomErr := w.room(ctx, id); err == nil && (roomErr != nil || m.may(r) != may) {
 				t.Errorf("%v: got permissions %q, %v, want %q", m.Role, m.may(r).names(), roomErr, may.names())
@@ -148,7 +148,7 @@ func TestSetMember_RefusesPermissionsOutsideTheRole(t *testing.T) {
 		w.wantErr("a guest, to chat", set(guest, Chat), nil)
 		w.wantErr("an admin, less", set(admin, Chat), ErrAdmin)
 		w.wantErr("an admin, everything", set(admin, everything), nil)
-		_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Chat | Control)})
+		_, _, err := w.Update(ctx, owner, id, Update{GuestMay: to(Chat | Control)})
 		w.wantErr("all guests, to control", err, ErrPermission)
 	})
 }

@@ -177,22 +177,22 @@ type RoomPath struct {
 }
 
 // at returns the room of a path and the caller, who may be a guest of that room.
-func (p RoomPath) at(caller web.Caller) (ID, ViewerID, error) {
+func (p RoomPath) at(caller web.Caller) (ID, ParticipantID, error) {
 	switch c := caller.(type) {
 	case accounts.Caller:
-		return p.Room, ViewerID(c.User), nil
-	case Visitor:
+		return p.Room, ParticipantID(c.User), nil
+	case GuestCaller:
 		if c.Room == p.Room {
 			return p.Room, c.User, nil
 		}
 	}
-	return p.Room, ViewerID{}, ErrRoom
+	return p.Room, ParticipantID{}, ErrRoom
 }
 
 // MemberPath identifies a member of a room.
 type MemberPath struct {
 	RoomPath
-	User ViewerID `path:"user" maxLength:"64" unknown:"room.member_unknown,account.unknown,room.ban_unknown" doc:"the id of a user or a guest"`
+	User ParticipantID `path:"user" maxLength:"64" unknown:"room.member_unknown,account.unknown,room.ban_unknown" doc:"the id of a user or a guest"`
 }
 
 // ItemPath identifies an item of a playlist.
@@ -236,7 +236,7 @@ func (s *Service) getMine(ctx context.Context, caller accounts.Caller, in *struc
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"maximum number of results"`
 }) (*web.Body[api.MyRooms], error) {
-	list, mine, next, err := s.Rooms(ctx, ViewerID(caller.User), in.Cursor, in.Limit)
+	list, mine, next, err := s.Rooms(ctx, ParticipantID(caller.User), in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (s *Service) patchRoom(ctx context.Context, caller accounts.Caller, in *str
 	if u.GuestMay, err = parseMay("body.guest_may", b.GuestMay); err != nil {
 		return nil, err
 	}
-	r, m, err := s.Change(ctx, me, id, u)
+	r, m, err := s.Update(ctx, me, id, u)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +319,7 @@ func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	to, err := ids.Parse[Viewer](in.Body.User)
+	to, err := ids.Parse[Participant](in.Body.User)
 	if err != nil {
 		return nil, ErrMember
 	}
@@ -370,7 +370,7 @@ func (s *Service) postGuest(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	r, m, token, err := s.Visit(ctx, clientnet.From(ctx), in.Room, in.Body.Name, key)
+	r, m, token, err := s.JoinAsGuest(ctx, clientnet.From(ctx), in.Room, in.Body.Name, key)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (s *Service) tidyIdle(ctx context.Context) error {
 		return nil
 	}
 	for id, a := range online {
-		idle[id] = slices.DeleteFunc(idle[id], func(user ViewerID) bool {
+		idle[id] = slices.DeleteFunc(idle[id], func(user ParticipantID) bool {
 			return slices.ContainsFunc(a.users, func(p Presence) bool { return p.User == user })
 		})
 	}
@@ -82,17 +82,17 @@ func (s *Service) tidyIdle(ctx context.Context) error {
 }
 
 // removeGuestsOf removes guests from rooms.
-func (s *Service) removeGuestsOf(ctx context.Context, guests map[ID][]ViewerID) (err error) {
+func (s *Service) removeGuestsOf(ctx context.Context, guests map[ID][]ParticipantID) (err error) {
 	for id, users := range guests {
 		if len(users) == 0 {
 			continue
 		}
-		_, enterErr := s.changeUnchecked(ctx, id, s.seats(id, users...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		_, enterErr := s.changeUnchecked(ctx, id, s.memberTargets(id, users...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 			present, err := guestsAmong(ctx, tx, id, users)
 			if err != nil || len(present) == 0 {
 				return err
 			}
-			return d.removeViewers(ctx, tx, api.RoomLeft, present...)
+			return d.removeMembers(ctx, tx, api.RoomLeft, present...)
 		})
 		if !errors.Is(enterErr, ErrRoom) { // otherwise the room was closed
 			err = errors.Join(err, enterErr)

@@ -57,9 +57,9 @@ var (
 	checkpointKeys = keyspace.Def1[ID](Keys, "cache:room_state:{room}", keyspace.CachedOf[checkpoint](),
 		keyspace.Expire(5*time.Minute), keyspace.Doc{Purpose: "a room's checkpoint, for reads while the register is unavailable",
 			InvalidatedBy: []string{RoomDeleted.Name()}, MaxBytes: 1 << 10})
-	memberKeys = keyspace.Def2[ID, ViewerID](Keys, "cache:member:{room}:{uid}", keyspace.CachedOf[Member](),
+	memberKeys = keyspace.Def2[ID, ParticipantID](Keys, "cache:member:{room}:{uid}", keyspace.CachedOf[Member](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute).Negative(time.Minute),
-		keyspace.Doc{Purpose: "a viewer's membership of a room", InvalidatedBy: []string{PermissionsChanged.Name(), MemberKicked.Name()},
+		keyspace.Doc{Purpose: "a participant's membership of a room", InvalidatedBy: []string{PermissionsChanged.Name(), MemberKicked.Name()},
 			MaxBytes: 1 << 10})
 	playlistKeys = keyspace.Def1[ID](Keys, "cache:playlist:{room}", keyspace.CachedOf[[]Item](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute),

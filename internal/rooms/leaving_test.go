@@ -23,7 +23,7 @@ func TestChange_RemovesGuestsOnEveryNode(t *testing.T) {
 				ctx := t.Context()
 				users := w.newUsers(2)
 				id := w.newRoom(users[0], users[1])
-				_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Admission{})
+				_, guest, token, err := w.JoinAsGuest(ctx, "here", id, "Visitor", Admission{})
 				w.must(err)
 				elsewhere := w.newGuest(w.newRoom(users[0]))
 				try := map[string]func() error{
@@ -34,7 +34,7 @@ func TestChange_RemovesGuestsOnEveryNode(t *testing.T) {
 				for name, f := range try {
 					w.wantErr(name+" before", f(), nil)
 				}
-				_, _, err = w.Change(ctx, ViewerID(users[0]), id, u)
+				_, _, err = w.Update(ctx, ParticipantID(users[0]), id, u)
 				w.must(err)
 				if _, err := w.Verify(ctx, token); !errors.Is(err, accounts.ErrToken) {
 					t.Fatalf("the guest's token after the change: %v", err)
@@ -44,7 +44,7 @@ func TestChange_RemovesGuestsOnEveryNode(t *testing.T) {
 					eventually.Equal(t, name, true, func() bool { return f() != nil })
 					w.wantErr(name, f(), want[name])
 				}
-				_, err = other.SendLine(ctx, ViewerID(users[1]), id, ids.New[Line](), "Hi")
+				_, err = other.SendLine(ctx, ParticipantID(users[1]), id, ids.New[Line](), "Hi")
 				w.wantErr("a member", err, nil)
 				w.wantErr("a guest of another room", other.MaySubscribe(ctx, elsewhere.String(), api.RoomChannel(id.String())), ErrRoom)
 				if r, err := selectRoom(ctx, w.db, id, ""); err != nil || r.members != 2 {
@@ -62,10 +62,10 @@ func TestChange_RemovesGuestsWhoJustJoined(t *testing.T) {
 		users := w.newUsers(1)
 		id := w.newRoom(users[0])
 		w.newGuest(id)
-		d, err := w.change(t.Context(), id, ViewerID(users[0]), configure, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		d, err := w.change(t.Context(), id, ParticipantID(users[0]), configure, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 			return d.removeGuests(ctx, tx, nil)
 		})
-		w.wantErr("an unexpected guest", err, errOtherViewer)
+		w.wantErr("an unexpected guest", err, errOtherMember)
 		if len(d.left) != 0 {
 			t.Errorf("%d guests left, want none", len(d.left))
 		}
@@ -76,18 +76,18 @@ func TestChange_RemovesGuestsWhoJustJoined(t *testing.T) {
 type heldRoom struct {
 	*world
 	id             ID
-	owner, waiting ViewerID
+	owner, waiting ParticipantID
 }
 
 func newHeldRoom(t *testing.T, w *world, guest bool) heldRoom {
 	t.Helper()
 	ctx := t.Context()
 	users := w.newUsers(2)
-	h := heldRoom{w, w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])}
+	h := heldRoom{w, w.newRoom(users[0], users[1]), ParticipantID(users[0]), ParticipantID(users[1])}
 	if guest {
 		h.waiting = w.newGuest(h.id)
 	}
-	_, _, err := w.Change(ctx, h.owner, h.id, Update{Hold: to(true)})
+	_, _, err := w.Update(ctx, h.owner, h.id, Update{Hold: to(true)})
 	w.must(err)
 	h.command(playback.Play)
 	return h
@@ -121,11 +121,11 @@ func TestHold_EndsWithItsViewersStay(t *testing.T) {
 		"is banned":  func(ctx context.Context, h heldRoom) error { return h.Ban(ctx, h.owner, h.id, h.waiting) },
 		"is deleted": func(ctx context.Context, h heldRoom) error { return h.Erase(ctx, accounts.ID(h.waiting)) },
 		"no hold": func(ctx context.Context, h heldRoom) error {
-			_, _, err := h.Change(ctx, h.owner, h.id, Update{Hold: to(false)})
+			_, _, err := h.Update(ctx, h.owner, h.id, Update{Hold: to(false)})
 			return err
 		},
 		"no guests": func(ctx context.Context, h heldRoom) error {
-			_, _, err := h.Change(ctx, h.owner, h.id, Update{Guests: to(false)})
+			_, _, err := h.Update(ctx, h.owner, h.id, Update{Guests: to(false)})
 			return err
 		},
 	} {

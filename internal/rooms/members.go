@@ -41,19 +41,19 @@ type Admission struct {
 // ErrFull, ErrBusy or accounts.ErrNoUser.
 func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Admission) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
-	viewer := ViewerID(user)
+	participant := ParticipantID(user)
 	key.identity = user.String()
 	if key.Password != "" { // a member needs no password, and the given one may be outdated
-		if _, err := selectMember(ctx, s.db, id, viewer); err == nil {
+		if _, err := selectMember(ctx, s.db, id, participant); err == nil {
 			key.Password = ""
 		}
 	}
-	d, err := s.admit(ctx, id, viewer, key, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error) {
+	d, err := s.admit(ctx, id, participant, key, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error) {
 		if err := checkAccount(ctx, tx, user); err != nil {
 			return Member{}, err
 		}
-		muted, less, err := selectRestrictions(ctx, tx, id, viewer)
-		return Member{User: viewer, Role: Ordinary, Joined: d.at.UnixMilli(), Muted: muted, Less: less}, err
+		muted, less, err := selectRestrictions(ctx, tx, id, participant)
+		return Member{User: participant, Role: Ordinary, Joined: d.at.UnixMilli(), MutedUntil: muted, Less: less}, err
 	})
 	return d.room, d.me, err
 }
@@ -67,9 +67,9 @@ func checkAccount(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	return err
 }
 
-// admit adds a viewer to a room by a key. It compares the password before the transaction, which then verifies that the
+// admit adds a participant to a room by a key. It compares the password before the transaction, which then verifies that the
 // room's password has not changed.
-func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Admission,
+func (s *Service) admit(ctx context.Context, id ID, user ParticipantID, key Admission,
 	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
 	matched, err := s.checkPassword(ctx, id, key)
 	if err == nil && key.guest {
@@ -78,7 +78,7 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Admission
 	if err != nil {
 		return changeSet{}, err
 	}
-	return s.changeUnchecked(ctx, id, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
+	return s.changeUnchecked(ctx, id, s.memberTargets(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		if d.me, err = selectMember(ctx, tx, id, user); !errors.Is(err, ErrMember) {
 			return err
 		}
@@ -175,7 +175,7 @@ func (s *Service) allowGuest(ctx context.Context, id ID) error {
 
 // checkJoin returns an error if the user may not join a locked room. It returns ErrRoom, ErrPassword, ErrLink,
 // ErrBanned or ErrFull.
-func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Admission, matched string) error {
+func (s *Service) checkJoin(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ParticipantID, key Admission, matched string) error {
 	id := d.room.ID
 	switch {
 	case key.Link != nil:
@@ -210,34 +210,34 @@ const GuestPrefix = "stoa_guest_"
 // secretLen is the length of 24 random bytes in base64.
 const secretLen = 32
 
-// Visitor is a guest as the caller of a request.
-type Visitor struct {
-	User    ViewerID
+// GuestCaller is a guest as the caller of a request.
+type GuestCaller struct {
+	User    ParticipantID
 	Room    ID
 	Expires time.Time // of the token
 }
 
 // UserID implements web.Caller. Rate limits count by it.
-func (v Visitor) UserID() string { return v.User.String() }
+func (v GuestCaller) UserID() string { return v.User.String() }
 
 // DeviceID implements gateway.Caller.
-func (v Visitor) DeviceID() string { return v.User.String() }
+func (v GuestCaller) DeviceID() string { return v.User.String() }
 
 // ExpiresAt implements gateway.Caller.
-func (v Visitor) ExpiresAt() time.Time { return v.Expires }
+func (v GuestCaller) ExpiresAt() time.Time { return v.Expires }
 
-// Visit adds a guest to a room. The returned token is valid only for this room. identity is the identity that the
+// JoinAsGuest adds a guest to a room. The returned token is valid only for this room. identity is the identity that the
 // password queue counts. It returns ErrText, ErrRoom, ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate,
 // ErrFull or ErrBusy.
-func (s *Service) Visit(ctx context.Context, identity string, id ID, name string,
+func (s *Service) JoinAsGuest(ctx context.Context, identity string, id ID, name string,
 	key Admission) (_ Room, me Member, token string, err error) {
-	defer errs.Wrap(&err, "rooms.Visit %s", id)
+	defer errs.Wrap(&err, "rooms.JoinAsGuest %s", id)
 	if name, err = line("body.name", name, 1, 40); err != nil {
 		return Room{}, Member{}, "", err
 	}
 	var secret [secretLen / 4 * 3]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	user := ids.New[Viewer]()
+	user := ids.New[Participant]()
 	token = GuestPrefix + id.String() + user.String() + base64.RawURLEncoding.EncodeToString(secret[:])
 	key.identity, key.guest = identity, true
 	taken, err := s.staffNames(ctx, id)
@@ -285,37 +285,37 @@ func hashed(token string) string {
 
 // Verify returns the guest of a token, or accounts.ErrToken if the guest is not in the room. It needs no I/O if the
 // cache entries are in this process.
-func (s *Service) Verify(ctx context.Context, token string) (_ Visitor, err error) {
+func (s *Service) Verify(ctx context.Context, token string) (_ GuestCaller, err error) {
 	defer errs.Wrap(&err, "rooms.Verify")
 	text, ok := strings.CutPrefix(token, GuestPrefix)
 	if !ok || len(text) != 2*ids.Len+secretLen {
-		return Visitor{}, accounts.ErrToken
+		return GuestCaller{}, accounts.ErrToken
 	}
 	id, idErr := ids.Parse[Room](text[:ids.Len])
-	user, userErr := ids.Parse[Viewer](text[ids.Len : 2*ids.Len])
+	user, userErr := ids.Parse[Participant](text[ids.Len : 2*ids.Len])
 	if idErr != nil || userErr != nil {
-		return Visitor{}, accounts.ErrToken
+		return GuestCaller{}, accounts.ErrToken
 	}
-	m, err := s.visitor(ctx, id, user)
+	m, err := s.guest(ctx, id, user)
 	if err == nil && subtle.ConstantTimeCompare([]byte(m.Secret), []byte(hashed(token))) != 1 {
 		err = accounts.ErrToken
 	}
 	if err != nil {
-		return Visitor{}, err
+		return GuestCaller{}, err
 	}
-	return Visitor{user, id, sqldb.Time(m.Expires)}, nil
+	return GuestCaller{user, id, sqldb.Time(m.Expires)}, nil
 }
 
 // Continues returns the guest's present state, or accounts.ErrToken if the guest is no longer in the room.
-func (s *Service) Continues(ctx context.Context, v Visitor) (_ Visitor, err error) {
+func (s *Service) Continues(ctx context.Context, v GuestCaller) (_ GuestCaller, err error) {
 	defer errs.Wrap(&err, "rooms.Continues")
-	_, err = s.visitor(ctx, v.Room, v.User)
+	_, err = s.guest(ctx, v.Room, v.User)
 	return v, err
 }
 
-// visitor returns the membership of a guest in a room that is not closed. It returns accounts.ErrToken if there is
+// guest returns the membership of a guest in a room that is not closed. It returns accounts.ErrToken if there is
 // none.
-func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, error) {
+func (s *Service) guest(ctx context.Context, id ID, user ParticipantID) (Member, error) {
 	_, m, err := s.roomAndMember(ctx, id, user)
 	if errors.Is(err, ErrRoom) || err == nil && m.Role != Guest {
 		return Member{}, accounts.ErrToken
@@ -324,9 +324,9 @@ func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, er
 }
 
 // Leave removes the caller from a room. It returns ErrRoom or ErrOwner.
-func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
+func (s *Service) Leave(ctx context.Context, user ParticipantID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Leave %s", id)
-	_, err = s.change(ctx, id, user, leave, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err = s.change(ctx, id, user, leave, s.memberTargets(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		return d.removeMember(ctx, tx, d.me, api.RoomLeft)
 	})
 	return err
@@ -343,13 +343,13 @@ func (d *changeSet) removeMember(ctx context.Context, tx *sqldb.Tx, m Member, re
 			return err
 		}
 	}
-	return d.removeViewers(ctx, tx, reason, m.User)
+	return d.removeMembers(ctx, tx, reason, m.User)
 }
 
 // changeMember runs fn on another member, who must have a lower role. It returns ErrMember or ErrRank.
-func (s *Service) changeMember(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat],
+func (s *Service) changeMember(ctx context.Context, user ParticipantID, id ID, other ParticipantID, v verb, e cache.Event[MemberKey],
 	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
-	_, err := s.change(ctx, id, user, v, e.Of(s.caches.Runtime, Seat{A: id, B: other}),
+	_, err := s.change(ctx, id, user, v, e.Of(s.caches.Runtime, MemberKey{A: id, B: other}),
 		func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 			m, err := selectMember(ctx, tx, id, other)
 			if err == nil {
@@ -364,7 +364,7 @@ func (s *Service) changeMember(ctx context.Context, user ViewerID, id ID, other 
 }
 
 // Kick removes another member. A user may join again. It returns ErrRoom, ErrMember, ErrMay or ErrRank.
-func (s *Service) Kick(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
+func (s *Service) Kick(ctx context.Context, user ParticipantID, id ID, other ParticipantID) (err error) {
 	defer errs.Wrap(&err, "rooms.Kick %s", id)
 	return s.changeMember(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Member) error {
 		return d.removeMember(ctx, tx, m, api.RoomKicked)
@@ -394,7 +394,8 @@ func (u MemberUpdate) verbs() (all []verb) {
 
 // SetMember updates another member and returns the result. It returns ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest,
 // ErrAdmin or ErrUntil.
-func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other ViewerID, u MemberUpdate) (r Room, m Member, err error) {
+func (s *Service) SetMember(ctx context.Context, user ParticipantID, id ID, other ParticipantID,
+	u MemberUpdate) (r Room, m Member, err error) {
 	defer errs.Wrap(&err, "rooms.SetMember %s", id)
 	verbs := u.verbs()
 	err = s.changeMember(ctx, user, id, other, verbs[0], PermissionsChanged,
@@ -424,7 +425,7 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 			}
 			if u.MutedUntil != nil {
 				var err error
-				if m.Muted, err = membership.MuteEnd(*u.MutedUntil, d.at, ErrUntil); err != nil {
+				if m.MutedUntil, err = membership.MuteEnd(*u.MutedUntil, d.at, ErrUntil); err != nil {
 					return err
 				}
 			}
@@ -446,10 +447,10 @@ func (m *Member) permit(r Room, p Permission) {
 
 // Members returns at most limit members of a room after the cursor, higher roles first. It returns ErrRoom or
 // ErrCursor.
-func (s *Service) Members(ctx context.Context, user ViewerID, id ID, after string,
+func (s *Service) Members(ctx context.Context, user ParticipantID, id ID, after string,
 	limit int) (_ []Member, next string, r Room, err error) {
 	defer errs.Wrap(&err, "rooms.Members %s", id)
-	from, err := cursor.ParsePlace(after, cursor.Place{A: int64(Owner) + 1}, ErrCursor)
+	from, err := cursor.ParsePlace(after, cursor.Place{Primary: int64(Owner) + 1}, ErrCursor)
 	if err != nil {
 		return nil, "", Room{}, err
 	}
@@ -458,16 +459,16 @@ func (s *Service) Members(ctx context.Context, user ViewerID, id ID, after strin
 	}
 	list, err := pageMembers(ctx, s.db, id, from, limit+1)
 	list, next = cursor.Page(list, limit, func(m Member) cursor.Place {
-		return cursor.Place{A: int64(m.Role), B: m.Joined, ID: m.User.String()}
+		return cursor.Place{Primary: int64(m.Role), Secondary: m.Joined, ID: m.User.String()}
 	})
 	return list, next, r, asKind(ctx, err)
 }
 
 // Ban bans a user, and removes the user if present. A guest is only removed: the room's settings decide whether guests
 // may join. It returns ErrRoom, ErrMay, ErrRank, ErrSelf or accounts.ErrNoUser.
-func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
+func (s *Service) Ban(ctx context.Context, user ParticipantID, id ID, other ParticipantID) (err error) {
 	defer errs.Wrap(&err, "rooms.Ban %s", id)
-	_, err = s.change(ctx, id, user, moderate, s.seats(id, other), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err = s.change(ctx, id, user, moderate, s.memberTargets(id, other), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		if other == user {
 			return ErrSelf
 		}
@@ -493,7 +494,7 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 }
 
 // Unban deletes a ban. It returns ErrRoom, ErrMay or ErrNoBan.
-func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
+func (s *Service) Unban(ctx context.Context, user ParticipantID, id ID, other ParticipantID) (err error) {
 	defer errs.Wrap(&err, "rooms.Unban %s", id)
 	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet) error {
 		return bans.Delete(ctx, tx, id, accounts.ID(other))
@@ -502,7 +503,7 @@ func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerI
 }
 
 // Bans returns a page of a room's bans, the latest first. It returns ErrRoom, ErrMay or ErrCursor.
-func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, after string, limit int) (_ []Ban, next string, err error) {
+func (s *Service) Bans(ctx context.Context, user ParticipantID, id ID, after string, limit int) (_ []Ban, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Bans %s", id)
 	from, err := cursor.ParsePlace(after, membership.FirstBan, ErrCursor)
 	if err == nil {
@@ -524,19 +525,20 @@ var links = membership.Links[Room]{Table: "room_links", Column: "room_id", ErrLi
 
 // inviters returns the members among users who may invite.
 func (r Room) inviters(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]accounts.ID, error) {
-	seats := make([]Seat, len(users))
+	keys := make([]MemberKey, len(users))
 	for i, u := range users {
-		seats[i] = Seat{A: r.ID, B: ViewerID(u)}
+		keys[i] = MemberKey{A: r.ID, B: ParticipantID(u)}
 	}
-	members, err := membersAt(ctx, q, seats)
+	members, err := membersAt(ctx, q, keys)
 	return slices.DeleteFunc(users, func(u accounts.ID) bool {
-		return members[Seat{A: r.ID, B: ViewerID(u)}].mayDo(invite, r, q.Now()) != nil
+		return members[MemberKey{A: r.ID, B: ParticipantID(u)}].mayDo(invite, r, q.Now()) != nil
 	}), err
 }
 
 // NewLink creates a link that expires after life. maxUses is the largest number of its uses, or 0 for no limit. The
 // caller chooses the link's id, as in [Service.Create]. It returns ErrRoom, ErrMay or ErrLinks.
-func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, maxUses int) (l Link, err error) {
+func (s *Service) NewLink(ctx context.Context, user ParticipantID, id ID, link LinkID, life time.Duration,
+	maxUses int) (l Link, err error) {
 	defer errs.Wrap(&err, "rooms.NewLink %s", id)
 	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		maxOwn := maxOwnLinks
@@ -552,7 +554,7 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 
 // Links returns a room's open links: all of them to a member who may moderate, and the caller's own to other members.
 // It returns ErrRoom.
-func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, err error) {
+func (s *Service) Links(ctx context.Context, user ParticipantID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "rooms.Links %s", id)
 	r, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
@@ -564,7 +566,7 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 
 // Revoke revokes a link. Members may revoke their own links; members who may moderate may revoke all. It returns
 // ErrRoom, ErrLink or ErrMay.
-func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID) (err error) {
+func (s *Service) Revoke(ctx context.Context, user ParticipantID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "rooms.Revoke %s", id)
 	_, err = s.change(ctx, id, user, view, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		return links.Revoke(ctx, tx, id, link, accounts.ID(user), d.me.may(d.room)&Moderate != 0)

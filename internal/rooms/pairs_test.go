@@ -18,17 +18,17 @@ type fullRoom struct {
 	item    ItemID
 	after   ItemID
 	link    LinkID
-	member  ViewerID
-	guest   ViewerID
-	banned  ViewerID
+	member  ParticipantID
+	guest   ParticipantID
+	banned  ParticipantID
 	line    ids.ID[Line]
 	comment ids.ID[Comment]
 }
 
 func (w *world) newFullRoom(owner accounts.ID) fullRoom {
 	w.t.Helper()
-	ctx, me, users := w.t.Context(), ViewerID(owner), w.newUsers(2)
-	f := fullRoom{id: w.newRoom(owner, users[0]), link: ids.New[Link](), member: ViewerID(users[0]), banned: ViewerID(users[1]),
+	ctx, me, users := w.t.Context(), ParticipantID(owner), w.newUsers(2)
+	f := fullRoom{id: w.newRoom(owner, users[0]), link: ids.New[Link](), member: ParticipantID(users[0]), banned: ParticipantID(users[1]),
 		line: ids.New[Line](), comment: ids.New[Comment]()}
 	f.guest = w.newGuest(f.id)
 	for _, to := range []*ItemID{&f.item, &f.after} {
@@ -51,22 +51,22 @@ func (w *world) newFullRoom(owner accounts.ID) fullRoom {
 // An owner calls each operation that names a thing in a room, with three pairs: their own room with a foreign thing, a
 // foreign room with their own thing, and a foreign room with its own thing.
 func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
-	type try func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error
+	type try func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error
 	for name, c := range map[string]struct {
 		try  try
 		want error // for the caller's own room with a foreign thing
 	}{
-		"source": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"source": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			_, err := w.Source(ctx, me, accounts.DeviceID{}, room, of.item)
 			return err
 		}, ErrItem},
-		"remove": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"remove": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			return w.Remove(ctx, me, room, of.item)
 		}, ErrItem},
-		"move": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"move": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			return w.Move(ctx, me, room, of.after, of.item)
 		}, ErrItem},
-		"put on": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"put on": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			s, err := w.state(ctx, of.id)
 			if err == nil {
 				_, err = w.Command(ctx, me, room, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load,
@@ -74,43 +74,43 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 			}
 			return err
 		}, ErrItem},
-		"revoke": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"revoke": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			return w.Revoke(ctx, me, room, of.link)
 		}, ErrLink},
-		"join by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of fullRoom) error {
+		"join by a link": {func(ctx context.Context, w *world, _ ParticipantID, room ID, of fullRoom) error {
 			_, _, err := w.Join(ctx, w.newUsers(1)[0], room, Admission{Link: &of.link})
 			return err
 		}, ErrLink},
-		"visit by a link": {func(ctx context.Context, w *world, _ ViewerID, room ID, of fullRoom) error {
-			_, _, _, err := w.Visit(ctx, "here", room, "Visitor", Admission{Link: &of.link})
+		"visit by a link": {func(ctx context.Context, w *world, _ ParticipantID, room ID, of fullRoom) error {
+			_, _, _, err := w.JoinAsGuest(ctx, "here", room, "Visitor", Admission{Link: &of.link})
 			return err
 		}, ErrLink},
-		"kick": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"kick": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			return w.Kick(ctx, me, room, of.member)
 		}, ErrMember},
-		"kick a guest": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"kick a guest": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			return w.Kick(ctx, me, room, of.guest)
 		}, ErrMember},
-		"mute": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"mute": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			_, _, err := w.SetMember(ctx, me, room, of.guest, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 			return err
 		}, ErrMember},
-		"appoint": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"appoint": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			_, _, err := w.SetMember(ctx, me, room, of.member, MemberUpdate{Role: to(Admin)})
 			return err
 		}, ErrMember},
-		"transfer": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"transfer": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			_, _, err := w.Transfer(ctx, me, room, of.member)
 			return err
 		}, ErrMember},
-		"unban": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"unban": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			return w.Unban(ctx, me, room, of.banned)
 		}, ErrNoBan},
-		"say again": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"say again": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			_, err := w.SendLine(ctx, me, room, of.line, "Hi")
 			return err
 		}, ErrRoom},
-		"shoot again": {func(ctx context.Context, w *world, me ViewerID, room ID, of fullRoom) error {
+		"shoot again": {func(ctx context.Context, w *world, me ParticipantID, room ID, of fullRoom) error {
 			_, err := w.SendDanmaku(ctx, me, room, Comment{ID: of.comment, Text: "Wow"})
 			return err
 		}, ErrRoom},
@@ -120,7 +120,7 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 				w := singleNode(t, Settings{})
 				ctx := t.Context()
 				users := w.newUsers(2)
-				me := ViewerID(users[0])
+				me := ParticipantID(users[0])
 				mine, foreign := w.newFullRoom(users[0]), w.newFullRoom(users[1])
 				byLink := name == "join by a link" || name == "visit by a link" // the link's creator does not matter
 				for _, pair := range []struct {
@@ -153,9 +153,9 @@ func TestSetMember_GrantsOnlyTheCallersPermissions(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(2)
-		id, owner, me := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
+		id, owner, me := w.newRoom(users[0], users[1]), ParticipantID(users[0]), ParticipantID(users[1])
 		guest := w.newGuest(id)
-		_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Permission(0))})
+		_, _, err := w.Update(ctx, owner, id, Update{GuestMay: to(Permission(0))})
 		w.must(err)
 		for _, has := range []Permission{0, Chat, Danmaku, Chat | Danmaku} {
 			_, _, err := w.SetMember(ctx, owner, id, me, MemberUpdate{May: to(Configure | has)})

@@ -15,7 +15,7 @@ import (
 func (s *Service) Clock() int64 { return s.cfg.Bus.Nodes().Time().UnixMilli() }
 
 // Playback returns the register of a room. It returns ErrRoom.
-func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playback.State, err error) {
+func (s *Service) Playback(ctx context.Context, user ParticipantID, id ID) (_ playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Playback %s", id)
 	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return playback.State{}, err
@@ -96,7 +96,7 @@ func (s *Service) redisIsBehind(ctx context.Context, id ID, seen, state playback
 
 // Command changes the playback of a room. If the sender saw another register, it returns the current one and
 // ErrVersion. It also returns ErrRoom, ErrMay, ErrCommand, ErrItem or ErrStateAway.
-func (s *Service) Command(ctx context.Context, user ViewerID, id ID, c playback.Command) (state playback.State, err error) {
+func (s *Service) Command(ctx context.Context, user ParticipantID, id ID, c playback.Command) (state playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Command %s", id)
 	if !c.Valid() {
 		return playback.State{}, ErrCommand
@@ -186,7 +186,7 @@ func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) 
 // Ended loads the next item after one that has ended. The first report of an end takes effect; later ones get the
 // current register. A report of a member without the control permission counts only at the item's end, and only if its
 // duration is known. It returns ErrRoom or ErrStateAway.
-func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, version int64) (state playback.State, err error) {
+func (s *Service) Ended(ctx context.Context, user ParticipantID, id ID, generation, version int64) (state playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Ended %s", id)
 	r, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {
@@ -235,7 +235,7 @@ func itemOf(s playback.State) (id ItemID) {
 // Buffering records whether a viewer's player waits for data. If the room has the Hold setting, it is held until the
 // player has data, for at most maxHold. A report that a player waits is ignored if the viewer does not subscribe to
 // the room's channel. It returns ErrRoom or ErrStateAway.
-func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waiting bool) (err error) {
+func (s *Service) Buffering(ctx context.Context, user ParticipantID, id ID, waiting bool) (err error) {
 	defer errs.Wrap(&err, "rooms.Buffering %s", id)
 	r, _, err := s.roomAndMember(ctx, id, user)
 	if err != nil || !r.Hold && waiting {
@@ -253,7 +253,7 @@ func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waiting b
 }
 
 // isWatching reports whether a viewer subscribes to a room's channel on any node.
-func (s *Service) isWatching(ctx context.Context, id ID, user ViewerID) (bool, error) {
+func (s *Service) isWatching(ctx context.Context, id ID, user ParticipantID) (bool, error) {
 	if s.watched.has(id, user) {
 		return true, nil
 	}
@@ -280,7 +280,7 @@ func (s *Service) endHolds(ctx context.Context, d changeSet) {
 		err = s.redis.clearWaiting(ctx, id)
 	}
 	if err == nil {
-		err = s.updateHold(ctx, id, ViewerID{}, false)
+		err = s.updateHold(ctx, id, ParticipantID{}, false)
 	}
 	if err != nil {
 		s.log.Debug("rooms: hold not ended", "room", id, "err", err)
@@ -288,7 +288,7 @@ func (s *Service) endHolds(ctx context.Context, d changeSet) {
 }
 
 // updateHold records whether a viewer's player waits, and holds or releases the room.
-func (s *Service) updateHold(ctx context.Context, id ID, user ViewerID, waiting bool) error {
+func (s *Service) updateHold(ctx context.Context, id ID, user ParticipantID, waiting bool) error {
 	n, err := s.redis.buffer(ctx, id, user, waiting, s.cfg.Bus.Nodes().Time())
 	if err == nil {
 		var state playback.State
@@ -317,7 +317,7 @@ func (s *Service) applyHold(ctx context.Context, id ID, held bool) (playback.Sta
 
 // Scene returns all data that a client needs to show a room. With filled caches in this process, it sends one command
 // to Redis. It returns ErrRoom.
-func (s *Service) Scene(ctx context.Context, user ViewerID, id ID) (_ Scene, err error) {
+func (s *Service) Scene(ctx context.Context, user ParticipantID, id ID) (_ Scene, err error) {
 	defer errs.Wrap(&err, "rooms.Scene %s", id)
 	r, m, err := s.roomAndMember(ctx, id, user)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 const maxItems = 200
 
 // Playlist returns a room's playlist in its order. It returns ErrRoom.
-func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item, err error) {
+func (s *Service) Playlist(ctx context.Context, user ParticipantID, id ID) (_ []Item, err error) {
 	defer errs.Wrap(&err, "rooms.Playlist %s", id)
 	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func withoutRemoved(list []Item) []Item {
 }
 
 // arrange changes the playlist of a room. It returns ErrRoom or ErrMay.
-func (s *Service) arrange(ctx context.Context, user ViewerID, id ID,
+func (s *Service) arrange(ctx context.Context, user ParticipantID, id ID,
 	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error) error {
 	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches.Runtime, id),
 		func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -51,7 +51,7 @@ func (s *Service) arrange(ctx context.Context, user ViewerID, id ID,
 // Add appends an item to a playlist. The caller chooses the item's id and uses it again for each retry of a request:
 // Add then returns the item of the earlier try. A zero id is replaced by a new one. It returns ErrRoom, ErrMay,
 // ErrText, ErrSource or ErrItems.
-func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Item, err error) {
+func (s *Service) Add(ctx context.Context, user ParticipantID, id ID, it Item) (_ Item, err error) {
 	defer errs.Wrap(&err, "rooms.Add %s", id)
 	if err := s.may(ctx, user, id, arrange); err != nil {
 		return Item{}, err
@@ -107,7 +107,7 @@ func streamError(err error) error {
 }
 
 // Move moves an item behind another one, or to the front if after is zero. It returns ErrRoom, ErrMay or ErrItem.
-func (s *Service) Move(ctx context.Context, user ViewerID, id ID, item, after ItemID) (err error) {
+func (s *Service) Move(ctx context.Context, user ParticipantID, id ID, item, after ItemID) (err error) {
 	defer errs.Wrap(&err, "rooms.Move %s", id)
 	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, list []Item) error {
 		at := indexOf(list, item)
@@ -133,7 +133,7 @@ func indexOf(list []Item, id ItemID) int {
 // Remove removes an item from the playlist. If the item is playing, it plays to its end, and then the next item
 // follows. For this, its row remains at its place until another item is removed. Remove returns ErrRoom, ErrMay or
 // ErrItem.
-func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID) (err error) {
+func (s *Service) Remove(ctx context.Context, user ParticipantID, id ID, item ItemID) (err error) {
 	defer errs.Wrap(&err, "rooms.Remove %s", id)
 	if err := s.may(ctx, user, id, arrange); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 
 // Source states how an item is fetched. The device is the user's session, or zero for a guest. It returns ErrRoom or
 // ErrItem.
-func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.DeviceID, id ID, item ItemID) (_ Source, err error) {
+func (s *Service) Source(ctx context.Context, user ParticipantID, device accounts.DeviceID, id ID, item ItemID) (_ Source, err error) {
 	defer errs.Wrap(&err, "rooms.Source %s", id)
 	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return Source{}, err

@@ -15,7 +15,7 @@ import (
 )
 
 // startAndSeek loads an item in a room and seeks to 5,000 seconds.
-func (w *world) startAndSeek(user ViewerID, id ID) playback.State {
+func (w *world) startAndSeek(user ParticipantID, id ID) playback.State {
 	w.t.Helper()
 	ctx := w.t.Context()
 	it, err := w.Add(ctx, user, id, Item{Source: "https://example.org/film.mp4"})
@@ -41,7 +41,7 @@ func TestPlayback_SeekAndRateSurviveTheLossOfRedis(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		other := w.newNode() // a node that has not read the room
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		s := w.startAndSeek(me, id)
 		w.loseRegister(id)
 		got, err := other.Playback(t.Context(), me, id)
@@ -59,7 +59,7 @@ func TestPlayback_RebuiltFromTheNodesRegister(t *testing.T) {
 			Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		s := w.startAndSeek(me, id)
 		// as if SQL had not stored the checkpoint
 		_, err := w.db.ExecContext(ctx, "UPDATE room_playback SET fence = 0, item = '', position = 0, rate = 1000, paused = ? WHERE room_id = ?",
@@ -109,7 +109,7 @@ func TestCommand_ClaimedVersionStartsNoGeneration(t *testing.T) {
 			Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		s := w.startAndSeek(me, id)
 		claim := playback.Command{Generation: s.Generation, Version: 99_999, Verb: playback.Pause}
 		for range 3 {

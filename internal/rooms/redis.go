@@ -125,7 +125,7 @@ func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State)
 
 // buffer records whether a viewer's player waits for data. For the zero viewer it records nothing. It returns the
 // number of viewers that the room waits for.
-func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waiting bool, now time.Time) (int64, error) {
+func (s *redisStore) buffer(ctx context.Context, id ID, user ParticipantID, waiting bool, now time.Time) (int64, error) {
 	until := int64(0)
 	if waiting {
 		until = now.Add(bufferingLife).UnixMilli()
@@ -136,11 +136,11 @@ func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waiting b
 }
 
 // dropWaiting removes viewers from the waiting players.
-func (s *redisStore) dropWaiting(ctx context.Context, id ID, users []ViewerID) error {
+func (s *redisStore) dropWaiting(ctx context.Context, id ID, users []ParticipantID) error {
 	return keyspace.FirstErr(s.db.DoMulti(ctx, dropWaitingCmds(id, users)))
 }
 
-func dropWaitingCmds(id ID, users []ViewerID) []keyspace.Cmd {
+func dropWaitingCmds(id ID, users []ParticipantID) []keyspace.Cmd {
 	names := make([]string, len(users))
 	for i, u := range users {
 		names[i] = u.String()
@@ -154,7 +154,7 @@ func (s *redisStore) clearWaiting(ctx context.Context, id ID) error {
 }
 
 // isWatching reports whether a viewer watches a room on one of these nodes.
-func (s *redisStore) isWatching(ctx context.Context, id ID, user ViewerID, nodes []string) (bool, error) {
+func (s *redisStore) isWatching(ctx context.Context, id ID, user ParticipantID, nodes []string) (bool, error) {
 	entries := make([]string, len(nodes))
 	for i, node := range nodes {
 		entries[i] = entry(user, node)
@@ -171,19 +171,19 @@ func (s *redisStore) forget(ctx context.Context, id ID) error {
 
 // Presence is a viewer on a node.
 type Presence struct {
-	User   ViewerID
+	User   ParticipantID
 	Active time.Time // last activity
 	node   string
 }
 
 // entry returns the member of a sorted set for a viewer on a node.
-func entry(user ViewerID, node string) string { return user.String() + "." + node }
+func entry(user ParticipantID, node string) string { return user.String() + "." + node }
 
 // viewerReport is a node's report about the viewers of a room.
 type viewerReport struct {
 	room    ID
-	present map[ViewerID]time.Time // viewers with their last activity
-	left    []ViewerID
+	present map[ParticipantID]time.Time // viewers with their last activity
+	left    []ParticipantID
 	held    bool // the room may wait for players, including those of viewers who left
 }
 
@@ -232,7 +232,7 @@ func (s *redisStore) online(ctx context.Context, list []ID, limit int) (map[ID][
 		for j := 0; j+1 < len(items); j += 2 {
 			name, score := items[j].Str, items[j+1]
 			user, node, _ := strings.Cut(name, ".")
-			viewer, err := ids.Parse[Viewer](user)
+			viewer, err := ids.Parse[Participant](user)
 			at, _, scoreErr := score.Float()
 			if err := errors.Join(err, scoreErr); err != nil {
 				return nil, err

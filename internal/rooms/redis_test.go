@@ -70,14 +70,15 @@ func TestCommandScript_FollowsPackagePlayback(t *testing.T) {
 
 func TestBuffer_ReportsExpire(t *testing.T) {
 	s := &redisStore{redistest.Open(t, "embedded")}
-	id, a, b := ids.New[Room](), ids.New[Viewer](), ids.New[Viewer]()
+	id, a, b := ids.New[Room](), ids.New[Participant](), ids.New[Participant]()
 	now := time.Now()
 	for i, c := range []struct {
-		user    ViewerID
+		user    ParticipantID
 		waiting bool
 		after   time.Duration
 		want    int64
-	}{{a, true, 0, 1}, {b, true, 5 * time.Second, 2}, {ViewerID{}, false, 9 * time.Second, 2}, {ViewerID{}, false, 11 * time.Second, 1},
+	}{{a, true, 0, 1}, {b, true, 5 * time.Second, 2}, {ParticipantID{}, false, 9 * time.Second, 2},
+		{ParticipantID{}, false, 11 * time.Second, 1},
 		{b, false, 12 * time.Second, 0}} {
 		got, err := s.buffer(t.Context(), id, c.user, c.waiting, now.Add(c.after))
 		if err != nil || got != c.want {

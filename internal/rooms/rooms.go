@@ -23,11 +23,12 @@ import (
 // ID identifies a room.
 type ID = ids.ID[Room]
 
-// Viewer is a user or guest who may be in a room.
-type Viewer struct{}
+// Participant is a user or guest who may join rooms. A participant who has joined a room is a [Member] of it. A member
+// who has the room open is a viewer.
+type Participant struct{}
 
-// ViewerID identifies a viewer. For a user it is the account's id.
-type ViewerID = ids.ID[Viewer]
+// ParticipantID identifies a participant. For a user it is the account's id.
+type ParticipantID = ids.ID[Participant]
 
 // ItemID identifies an item of a playlist.
 type ItemID = ids.ID[Item]
@@ -94,17 +95,17 @@ func (r Room) equal(o Room) bool {
 	return words && reflect.DeepEqual(r, o)
 }
 
-// Member is a viewer's membership of a room; see keyspace.Doc.Version of memberKeys before you change it.
+// Member is a participant's membership of a room; see keyspace.Doc.Version of memberKeys before you change it.
 type Member struct {
-	User    ViewerID   `json:"user"`
-	Role    Role       `json:"role,omitempty"`
-	Name    string     `json:"name,omitempty"` // of a guest
-	More    Permission `json:"more,omitempty"` // in addition to the role's permissions
-	Less    Permission `json:"less,omitempty"`
-	Muted   int64      `json:"muted,omitempty"`   // end of the mute, in Unix ms
-	Joined  int64      `json:"joined,omitempty"`  // Unix ms
-	Expires int64      `json:"expires,omitempty"` // Unix ms, of a guest
-	Secret  string     `json:"secret,omitempty"`  // hash of a guest's token
+	User       ParticipantID `json:"user"`
+	Role       Role          `json:"role,omitempty"`
+	Name       string        `json:"name,omitempty"` // of a guest
+	More       Permission    `json:"more,omitempty"` // in addition to the role's permissions
+	Less       Permission    `json:"less,omitempty"`
+	MutedUntil int64         `json:"muted,omitempty"`   // end of the mute, in Unix ms
+	Joined     int64         `json:"joined,omitempty"`  // Unix ms
+	Expires    int64         `json:"expires,omitempty"` // Unix ms, of a guest
+	Secret     string        `json:"secret,omitempty"`  // hash of a guest's token
 }
 
 // Kind is the kind of an item. Its number is stored in SQL rows.
@@ -146,7 +147,7 @@ type Ban = membership.Ban
 type Line struct {
 	Seq   int64
 	ID    ids.ID[Line] // finds the line of an earlier try; older lines have none
-	From  ViewerID
+	From  ParticipantID
 	Name  string // the sender's name at that time
 	Guest bool
 	Text  string
@@ -156,7 +157,7 @@ type Line struct {
 // Comment is a danmaku.
 type Comment struct {
 	ID       ids.ID[Comment]
-	From     ViewerID
+	From     ParticipantID
 	Item     string
 	Position int64 // ms
 	Text     string

@@ -114,7 +114,7 @@ func (m Member) mayDo(v verb, r Room, now time.Time) error {
 		return ErrMay
 	case needs[v]&^m.may(r) != 0:
 		return ErrMay
-	case (v == sendLine || v == sendDanmaku) && m.Muted > now.UnixMilli():
+	case (v == sendLine || v == sendDanmaku) && m.MutedUntil > now.UnixMilli():
 		return ErrMuted
 	}
 	return nil

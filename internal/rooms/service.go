@@ -130,14 +130,14 @@ type changeSet struct {
 	at     time.Time
 	before Room
 	room   Room
-	me     Member     // the caller; the zero Member if the caller is not in the room
-	left   []ViewerID // viewers who left the room
+	me     Member          // the caller; the zero Member if the caller is not in the room
+	left   []ParticipantID // members who left the room
 	events []pendingEvent
 }
 
-// pendingEvent is an event that is published after the commit, on the room's channel or to a viewer's devices.
+// pendingEvent is an event that is published after the commit, on the room's channel or to a participant's devices.
 type pendingEvent struct {
-	to   ViewerID // zero: to the room's channel
+	to   ParticipantID // zero: to the room's channel
 	typ  string
 	data any // a Member or a Room is encoded after the commit, with its version then
 }
@@ -161,10 +161,10 @@ func (d *changeSet) addEvent(typ string, data any) {
 // room, the number of events would grow with the square of the audience.
 const maxFanOut = 200
 
-// removeViewers removes viewers from a locked room that stays open. All such removals use it, so that the viewers' holds
-// end after the commit, by changeSet.left. Both the viewers and the room get events; a large room gets them only for a
+// removeMembers removes members from a locked room that stays open. All such removals use it, so that the members' holds
+// end after the commit, by changeSet.left. Both the members and the room get events; a large room gets them only for a
 // single member who was kicked or banned.
-func (d *changeSet) removeViewers(ctx context.Context, tx *sqldb.Tx, reason string, users ...ViewerID) error {
+func (d *changeSet) removeMembers(ctx context.Context, tx *sqldb.Tx, reason string, users ...ParticipantID) error {
 	d.room.members -= len(users)
 	d.left = append(d.left, users...)
 	toRoom := d.before.members <= maxFanOut || len(users) == 1 && (reason == api.RoomKicked || reason == api.RoomBanned)
@@ -181,7 +181,7 @@ func (d *changeSet) removeViewers(ctx context.Context, tx *sqldb.Tx, reason stri
 // change runs fn in a transaction under the lock of a room, if the user is a member who may do v. Then it writes the
 // room, drops the cache entries that targets name, publishes the events, and returns the change set. It returns ErrRoom
 // if the room does not exist or the user is not a member. It also returns ErrMay, ErrMuted or ErrOwner.
-func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target,
+func (s *Service) change(ctx context.Context, id ID, user ParticipantID, v verb, targets []cache.Target,
 	fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
 	return s.changeUnchecked(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		d.me, err = selectMember(ctx, tx, id, user)
@@ -230,11 +230,11 @@ func (s *Service) changeUnchecked(ctx context.Context, id ID, targets []cache.Ta
 	return d, nil
 }
 
-// seats returns the targets of MemberKicked for viewers of a room.
-func (s *Service) seats(id ID, users ...ViewerID) []cache.Target {
-	list := make([]Seat, len(users))
+// memberTargets returns the targets of MemberKicked for participants of a room.
+func (s *Service) memberTargets(id ID, users ...ParticipantID) []cache.Target {
+	list := make([]MemberKey, len(users))
 	for i, u := range users {
-		list[i] = Seat{A: id, B: u}
+		list[i] = MemberKey{A: id, B: u}
 	}
 	return MemberKicked.Of(s.caches.Runtime, list...)
 }
@@ -304,7 +304,7 @@ func (u Update) on(r Room, hash string) Room {
 }
 
 // hash returns the hash of a room's password, or "" for none. It returns ErrText or ErrBusy.
-func (s *Service) hash(ctx context.Context, user ViewerID, given *string) (string, error) {
+func (s *Service) hash(ctx context.Context, user ParticipantID, given *string) (string, error) {
 	if given == nil || *given == "" {
 		return "", nil
 	}
@@ -331,13 +331,13 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	if u, err = u.clean(); err != nil {
 		return Room{}, Member{}, err
 	}
-	user := ViewerID(owner)
+	user := ParticipantID(owner)
 	hash, err := s.hash(ctx, user, u.Password)
 	if err != nil {
 		return Room{}, Member{}, err
 	}
 	var r Room
-	err = s.caches.Change(ctx, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx) error {
+	err = s.caches.Change(ctx, s.memberTargets(id, user), func(ctx context.Context, tx *sqldb.Tx) error {
 		now := tx.Now().UnixMilli()
 		if err := checkAccount(ctx, tx, owner); err != nil {
 			return err
@@ -364,7 +364,7 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 
 // selectEarlier returns the room of an earlier try and the user's membership. It returns ErrRoom if the room is closed
 // or the user has left it.
-func selectEarlier(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r Room, me Member, err error) {
+func selectEarlier(ctx context.Context, tx *sqldb.Tx, id ID, user ParticipantID) (r Room, me Member, err error) {
 	if r, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 		return r, me, err
 	}
@@ -374,9 +374,9 @@ func selectEarlier(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r R
 	return r, me, err
 }
 
-// Room returns a room and the viewer's membership, or nil for a viewer who is not in it. It returns ErrRoom unless the
-// viewer is a member or the room is open.
-func (s *Service) Room(ctx context.Context, user ViewerID, id ID) (_ Room, me *Member, err error) {
+// Room returns a room and the user's membership, or nil for a user who is not in it. It returns ErrRoom unless the
+// user is a member or the room is open.
+func (s *Service) Room(ctx context.Context, user ParticipantID, id ID) (_ Room, me *Member, err error) {
 	defer errs.Wrap(&err, "rooms.Room %s", id)
 	r, err := s.room(ctx, id)
 	if err != nil {
@@ -396,9 +396,10 @@ func (s *Service) Room(ctx context.Context, user ViewerID, id ID) (_ Room, me *M
 
 // Rooms returns at most limit of a user's rooms after the cursor, and the user's membership in each. The room that the
 // user joined last is first. It returns ErrCursor.
-func (s *Service) Rooms(ctx context.Context, user ViewerID, after string, limit int) (_ []Room, mine []Member, next string, err error) {
+func (s *Service) Rooms(ctx context.Context, user ParticipantID, after string,
+	limit int) (_ []Room, mine []Member, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Rooms %s", user)
-	from, err := cursor.ParsePlace(after, cursor.Place{A: math.MaxInt64}, ErrCursor)
+	from, err := cursor.ParsePlace(after, cursor.Place{Primary: math.MaxInt64}, ErrCursor)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -408,7 +409,7 @@ func (s *Service) Rooms(ctx context.Context, user ViewerID, after string, limit 
 	}
 	if len(list) > limit {
 		list, mine = list[:limit], mine[:limit]
-		next = cursor.Place{A: mine[limit-1].Joined, ID: list[limit-1].ID.String()}.String()
+		next = cursor.Place{Primary: mine[limit-1].Joined, ID: list[limit-1].ID.String()}.String()
 	}
 	return list, mine, next, nil
 }
@@ -436,7 +437,7 @@ type Listed struct {
 // a text. It returns ErrCursor.
 func (s *Service) List(ctx context.Context, text string, by Sort, after string, limit int) (_ []Listed, next string, err error) {
 	defer errs.Wrap(&err, "rooms.List")
-	from, err := cursor.ParsePlace(after, cursor.Place{A: 1 << 62}, ErrCursor)
+	from, err := cursor.ParsePlace(after, cursor.Place{Primary: 1 << 62}, ErrCursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -451,9 +452,9 @@ func (s *Service) List(ctx context.Context, text string, by Sort, after string, 
 	viewers := s.viewers(ctx, list)
 	at := func(r Room) cursor.Place {
 		if by == ByNew {
-			return cursor.Place{A: r.Created, ID: r.ID.String()}
+			return cursor.Place{Primary: r.Created, ID: r.ID.String()}
 		}
-		return cursor.Place{A: int64(viewers[r.ID]), B: r.Created, ID: r.ID.String()}
+		return cursor.Place{Primary: int64(viewers[r.ID]), Secondary: r.Created, ID: r.ID.String()}
 	}
 	slices.SortFunc(found, func(a, b listed) int { return compare(at(a.room), at(b.room)) })
 	var out []Listed
@@ -471,12 +472,12 @@ func (s *Service) List(ctx context.Context, text string, by Sort, after string, 
 
 // compare orders places by descending numbers, then by id.
 func compare(a, b cursor.Place) int {
-	return cmp.Or(cmp.Compare(b.A, a.A), cmp.Compare(b.B, a.B), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(b.Primary, a.Primary), cmp.Compare(b.Secondary, a.Secondary), cmp.Compare(a.ID, b.ID))
 }
 
-// Change updates a room's settings. It returns ErrRoom, ErrMay, ErrText, ErrPermission or ErrBusy.
-func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_ Room, me Member, err error) {
-	defer errs.Wrap(&err, "rooms.Change %s", id)
+// Update updates a room's settings. It returns ErrRoom, ErrMay, ErrText, ErrPermission or ErrBusy.
+func (s *Service) Update(ctx context.Context, user ParticipantID, id ID, u Update) (_ Room, me Member, err error) {
+	defer errs.Wrap(&err, "rooms.Update %s", id)
 	if u, err = u.clean(); err != nil {
 		return Room{}, Member{}, err
 	}
@@ -488,13 +489,13 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 		return Room{}, Member{}, err
 	}
 	for {
-		var guests []ViewerID // read before the change, because the change drops their cache entries
+		var guests []ParticipantID // read before the change, because the change drops their cache entries
 		if u.mayRemoveGuests() {
 			if guests, err = guestsOf(ctx, s.db, id); err != nil {
 				return Room{}, Member{}, asKind(ctx, err)
 			}
 		}
-		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches.Runtime, id), s.seats(id, guests...)...),
+		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches.Runtime, id), s.memberTargets(id, guests...)...),
 			func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 				d.room = u.on(d.room, hash)
 				// members cannot grant permissions that they lack
@@ -509,7 +510,7 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 				}
 				return nil
 			})
-		if !errors.Is(err, errOtherViewer) {
+		if !errors.Is(err, errOtherMember) {
 			return d.room, d.me, err
 		}
 	}
@@ -520,23 +521,23 @@ func (u Update) mayRemoveGuests() bool {
 	return u.Guests != nil && !*u.Guests || u.Access != nil && *u.Access == Invited
 }
 
-// removeGuests removes all guests from a locked room. It returns errOtherViewer if one of them is not in expected.
-func (d *changeSet) removeGuests(ctx context.Context, tx *sqldb.Tx, expected []ViewerID) error {
+// removeGuests removes all guests from a locked room. It returns errOtherMember if one of them is not in expected.
+func (d *changeSet) removeGuests(ctx context.Context, tx *sqldb.Tx, expected []ParticipantID) error {
 	guests, err := guestsOf(ctx, tx, d.room.ID)
 	if err != nil || len(guests) == 0 {
 		return err
 	}
-	slices.SortFunc(expected, ViewerID.Compare)
+	slices.SortFunc(expected, ParticipantID.Compare)
 	for _, g := range guests {
-		if _, found := slices.BinarySearchFunc(expected, g, ViewerID.Compare); !found {
-			return errOtherViewer
+		if _, found := slices.BinarySearchFunc(expected, g, ParticipantID.Compare); !found {
+			return errOtherMember
 		}
 	}
-	return d.removeViewers(ctx, tx, api.RoomKicked, guests...)
+	return d.removeMembers(ctx, tx, api.RoomKicked, guests...)
 }
 
 // may checks in SQL, before the work for a change, whether the user may do v. It returns ErrRoom or ErrMay.
-func (s *Service) may(ctx context.Context, user ViewerID, id ID, v verb) error {
+func (s *Service) may(ctx context.Context, user ParticipantID, id ID, v verb) error {
 	r, err := selectRoom(ctx, s.db, id, "")
 	if err != nil {
 		return asKind(ctx, err)
@@ -552,7 +553,7 @@ func (s *Service) may(ctx context.Context, user ViewerID, id ID, v verb) error {
 }
 
 // Close closes a room for all members. It returns ErrRoom or ErrMay.
-func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
+func (s *Service) Close(ctx context.Context, user ParticipantID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Close %s", id)
 	_, err = s.change(ctx, id, user, endRoom, RoomDeleted.Of(s.caches.Runtime, id), s.closeLocked)
 	s.deleteKeys(ctx, id, err)
@@ -589,10 +590,10 @@ func (s *Service) deleteKeys(ctx context.Context, id ID, err error) {
 
 // Transfer transfers a room to another member; the former owner becomes an admin. It returns ErrRoom, ErrMay,
 // ErrMember, ErrSelf or ErrGuest.
-func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerID) (_ Room, me Member, err error) {
+func (s *Service) Transfer(ctx context.Context, user ParticipantID, id ID, to ParticipantID) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Transfer %s", id)
-	targets := append(RoomUpdated.Of(s.caches.Runtime, id), PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: user},
-		Seat{A: id, B: to})...)
+	targets := append(RoomUpdated.Of(s.caches.Runtime, id), PermissionsChanged.Of(s.caches.Runtime, MemberKey{A: id, B: user},
+		MemberKey{A: id, B: to})...)
 	d, err := s.change(ctx, id, user, transfer, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		next, err := selectMember(ctx, tx, id, to)
 		switch {
@@ -611,7 +612,7 @@ func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerI
 
 // makeOwner makes a member the owner, and stores other changed members with it.
 func (s *Service) makeOwner(ctx context.Context, tx *sqldb.Tx, d *changeSet, next Member, others ...Member) error {
-	next.Role, next.Muted, next.More, next.Less = Owner, 0, 0, 0
+	next.Role, next.MutedUntil, next.More, next.Less = Owner, 0, 0, 0
 	for _, m := range append(others, next) {
 		if err := updateMember(ctx, tx, d.room.ID, m); err != nil {
 			return err

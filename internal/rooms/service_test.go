@@ -187,16 +187,16 @@ func (w *world) newRoom(owner accounts.ID, members ...accounts.ID) ID {
 	return r.ID
 }
 
-func (w *world) newGuest(id ID) ViewerID {
+func (w *world) newGuest(id ID) ParticipantID {
 	w.t.Helper()
-	_, m, _, err := w.Visit(w.t.Context(), "here", id, "Visitor", Admission{})
+	_, m, _, err := w.JoinAsGuest(w.t.Context(), "here", id, "Visitor", Admission{})
 	w.must(err)
 	return m.User
 }
 
 func (w *world) appoint(id ID, owner, user accounts.ID) {
 	w.t.Helper()
-	_, _, err := w.SetMember(w.t.Context(), ViewerID(owner), id, ViewerID(user), MemberUpdate{Role: to(Admin)})
+	_, _, err := w.SetMember(w.t.Context(), ParticipantID(owner), id, ParticipantID(user), MemberUpdate{Role: to(Admin)})
 	w.must(err)
 }
 
@@ -226,22 +226,22 @@ func (w *world) checkInvariants() {
 // Each case is an act in a room, with the result for the roles stranger, guest, member, admin and owner. The other user
 // is a member unless the case has another role.
 func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
-	type try func(ctx context.Context, w *world, id ID, me, other ViewerID) error
+	type try func(ctx context.Context, w *world, id ID, me, other ParticipantID) error
 	ok := error(nil)
 	update := func(u Update) try {
-		return func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
-			_, _, err := w.Change(ctx, me, id, u)
+		return func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
+			_, _, err := w.Update(ctx, me, id, u)
 			return err
 		}
 	}
 	setMember := func(u MemberUpdate) try {
-		return func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+		return func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
 			_, _, err := w.SetMember(ctx, me, id, other, u)
 			return err
 		}
 	}
 	command := func(verb playback.Verb) try {
-		return func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		return func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			state, err := w.state(ctx, id)
 			if err == nil {
 				_, err = w.Command(ctx, me, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: verb, Rate: 1500})
@@ -264,70 +264,70 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 		"seek":                {command(playback.Seek), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
 		"change the rate":     {command(playback.SetRate), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
 		"stop":                {command(playback.Load), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"see the playback": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"see the playback": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.Playback(ctx, me, id)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"see the scene": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"see the scene": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.Scene(ctx, me, id)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"listen": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"listen": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			return w.MaySubscribe(ctx, me.String(), "room/"+id.String())
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"see the members": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"see the members": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, _, _, err := w.Members(ctx, me, id, "", 10)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"see who is on line": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"see who is on line": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.Online(ctx, me, id)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"wait for data": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"wait for data": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			return w.Buffering(ctx, me, id, true)
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"say": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"say": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.SendLine(ctx, me, id, ids.New[Line](), "Hi")
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"read the chat": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"read the chat": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, _, err := w.Lines(ctx, me, id, 0, 10)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"shoot": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"shoot": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.SendDanmaku(ctx, me, id, Comment{Text: "Wow"})
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"read danmaku": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"read danmaku": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, _, err := w.Comments(ctx, me, id, "", 0, 1000, "", 10)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"clear danmaku": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"clear danmaku": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			return w.ClearDanmaku(ctx, me, id)
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"add to the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"add to the playlist": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"})
 			return err
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ok, ok, ok}},
-		"read the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"read the playlist": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.Playlist(ctx, me, id)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"take off the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"take off the playlist": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			return w.Remove(ctx, me, id, ids.New[Item]())
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrItem, ErrItem, ErrItem}},
-		"order the playlist": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"order the playlist": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			return w.Move(ctx, me, id, ids.New[Item](), ItemID{})
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrItem, ErrItem, ErrItem}},
-		"make a link": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"make a link": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, 0)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ok, ok, ok}},
-		"see links": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"see links": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, err := w.Links(ctx, me, id)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
-		"revoke no link": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"revoke no link": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			return w.Revoke(ctx, me, id, ids.New[Link]())
 		}, Ordinary, [5]error{ErrRoom, ErrLink, ErrLink, ErrLink, ErrLink}},
 		"mute a member": {setMember(MemberUpdate{MutedUntil: to(time.Now().Add(time.Hour))}), Ordinary,
@@ -339,37 +339,41 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 		"appoint":         {setMember(MemberUpdate{Role: to(Admin)}), Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
 		"appoint a guest": {setMember(MemberUpdate{Role: to(Admin)}), Guest, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ErrGuest}},
 		"depose":          {setMember(MemberUpdate{Role: to(Ordinary)}), Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
-		"kick a member": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+		"kick a member": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
 			return w.Kick(ctx, me, id, other)
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"kick a guest": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+		"kick a guest": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
 			return w.Kick(ctx, me, id, other)
 		}, Guest, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"kick an admin": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+		"kick an admin": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
 			return w.Kick(ctx, me, id, other)
 		}, Admin, [5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
-		"ban a member": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Ordinary,
+		"ban a member": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
+			return w.Ban(ctx, me, id, other)
+		}, Ordinary,
 			[5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"ban an admin": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error { return w.Ban(ctx, me, id, other) }, Admin,
+		"ban an admin": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
+			return w.Ban(ctx, me, id, other)
+		}, Admin,
 			[5]error{ErrRoom, ErrMay, ErrMay, ErrRank, ok}},
-		"lift no ban": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+		"lift no ban": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
 			return w.Unban(ctx, me, id, other)
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrNoBan, ErrNoBan}},
-		"see the bans": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
+		"see the bans": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error {
 			_, _, err := w.Bans(ctx, me, id, "", 10)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ok, ok}},
-		"hand it over": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+		"hand it over": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
 			_, _, err := w.Transfer(ctx, me, id, other)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
-		"hand it to a guest": {func(ctx context.Context, w *world, id ID, me, other ViewerID) error {
+		"hand it to a guest": {func(ctx context.Context, w *world, id ID, me, other ParticipantID) error {
 			_, _, err := w.Transfer(ctx, me, id, other)
 			return err
 		}, Guest, [5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ErrGuest}},
-		"leave": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Leave(ctx, me, id) }, Ordinary,
+		"leave": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error { return w.Leave(ctx, me, id) }, Ordinary,
 			[5]error{ErrRoom, ok, ok, ok, ErrOwner}},
-		"close it": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error { return w.Close(ctx, me, id) }, Ordinary,
+		"close it": {func(ctx context.Context, w *world, id ID, me, _ ParticipantID) error { return w.Close(ctx, me, id) }, Ordinary,
 			[5]error{ErrRoom, ErrMay, ErrMay, ErrMay, ok}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,14 +383,15 @@ func TestRoles_AllowTheirOperationsOnly(t *testing.T) {
 				for role, want := range c.want {
 					id := w.newRoom(users[0], users[1], users[2], users[3])
 					w.appoint(id, users[0], users[2])
-					other := ViewerID(users[3])
+					other := ParticipantID(users[3])
 					switch c.other {
 					case Admin:
 						w.appoint(id, users[0], users[3])
 					case Guest:
 						other = w.newGuest(id)
 					}
-					me := []ViewerID{ViewerID(users[4]), w.newGuest(id), ViewerID(users[1]), ViewerID(users[2]), ViewerID(users[0])}[role]
+					me := []ParticipantID{ParticipantID(users[4]), w.newGuest(id), ParticipantID(users[1]), ParticipantID(users[2]),
+						ParticipantID(users[0])}[role]
 					before := w.dump()
 					w.wantErr(fmt.Sprint("role ", role-1), c.try(t.Context(), w, id, me, other), want)
 					if after := w.dump(); want != nil && before != after {
@@ -404,7 +409,7 @@ func TestCommand_LoadsOnlyItemsOfTheRoom(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		me := ViewerID(owner)
+		me := ParticipantID(owner)
 		for name, want := range map[string]error{"its own": nil, "another room's": ErrItem} {
 			id := w.newRoom(owner)
 			of := id
@@ -428,12 +433,12 @@ func TestEnded_FollowsTheSharedClock(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(2)
-		owner, member := ViewerID(users[0]), ViewerID(users[1])
+		owner, member := ParticipantID(users[0]), ParticipantID(users[1])
 		for _, c := range []struct {
 			name     string
 			duration int64 // ms; 0: unknown
 			after    time.Duration
-			user     ViewerID
+			user     ParticipantID
 			follows  bool
 		}{
 			{"a member, at once", 100_000, 0, member, false},
@@ -469,7 +474,7 @@ func TestMemberMay_GrantsEachPermission(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(2)
-		id, me := w.newRoom(users[0], users[1]), ViewerID(users[1])
+		id, me := w.newRoom(users[0], users[1]), ParticipantID(users[1])
 		for of, try := range map[Permission]func() error{
 			Chat:     func() error { _, err := w.SendLine(ctx, me, id, ids.New[Line](), "Hi"); return err },
 			Danmaku:  func() error { _, err := w.SendDanmaku(ctx, me, id, Comment{Text: "Wow"}); return err },
@@ -484,7 +489,7 @@ func TestMemberMay_GrantsEachPermission(t *testing.T) {
 			},
 		} {
 			for may, want := range map[Permission]error{of: nil, everything &^ (Moderate | Configure | of): ErrMay} {
-				_, _, err := w.Change(ctx, ViewerID(users[0]), id, Update{MemberMay: to(may)})
+				_, _, err := w.Update(ctx, ParticipantID(users[0]), id, Update{MemberMay: to(may)})
 				w.must(err)
 				w.wantErr(fmt.Sprint(of.names(), " if members have ", may.names()), try(), want)
 			}
@@ -499,7 +504,7 @@ func TestChange_GrantsOnlyTheCallersPermissions(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(2)
-		id, owner, me := w.newRoom(users[0], users[1]), ViewerID(users[0]), ViewerID(users[1])
+		id, owner, me := w.newRoom(users[0], users[1]), ParticipantID(users[0]), ParticipantID(users[1])
 		_, _, err := w.SetMember(ctx, owner, id, me, MemberUpdate{May: to(Chat | Control | Configure)})
 		w.must(err)
 		for name, c := range map[string]struct {
@@ -514,13 +519,13 @@ func TestChange_GrantsOnlyTheCallersPermissions(t *testing.T) {
 			"guests a permission that they lack": {Update{GuestMay: to(Danmaku)}, ErrMay},
 			"only the name":                      {Update{Name: to("Sailing")}, nil},
 		} {
-			_, _, err := w.Change(ctx, owner, id, Update{MemberMay: to(forMembers), GuestMay: to(forGuests)})
+			_, _, err := w.Update(ctx, owner, id, Update{MemberMay: to(forMembers), GuestMay: to(forGuests)})
 			w.must(err)
 			if name == "guests a permission that they lack" {
-				_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Chat)})
+				_, _, err := w.Update(ctx, owner, id, Update{GuestMay: to(Chat)})
 				w.must(err)
 			}
-			_, _, err = w.Change(ctx, me, id, c.u)
+			_, _, err = w.Update(ctx, me, id, c.u)
 			w.wantErr(name, err, c.want)
 			w.wantErr(name+": clear danmaku then", w.ClearDanmaku(ctx, me, id), ErrMay)
 		}
@@ -533,7 +538,7 @@ func TestSetMember_DismissesAndPermitsTogether(t *testing.T) {
 		users := w.newUsers(2)
 		id := w.newRoom(users[0], users[1])
 		w.appoint(id, users[0], users[1])
-		r, m, err := w.SetMember(t.Context(), ViewerID(users[0]), id, ViewerID(users[1]),
+		r, m, err := w.SetMember(t.Context(), ParticipantID(users[0]), id, ParticipantID(users[1]),
 			MemberUpdate{Role: to(Ordinary), May: to(Chat | Control)})
 		w.must(err)
 		if got := m.may(r); m.Role != Ordinary || got != Chat|Control {
@@ -565,7 +570,7 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 		users := w.newUsers(7)
 		r, _, err := w.Create(ctx, users[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("swordfish")})
 		w.must(err)
-		id, owner := r.ID, ViewerID(users[0])
+		id, owner := r.ID, ParticipantID(users[0])
 		join := func(user accounts.ID, key Admission) error {
 			_, _, err := w.Join(ctx, user, id, key)
 			return err
@@ -575,10 +580,10 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 		w.wantErr("with the password", join(users[1], Admission{Password: "swordfish"}), nil)
 		w.wantErr("again", join(users[1], Admission{}), nil)
 		w.ahead.Add(int64(time.Second)) // so that later members have a later time
-		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Admission{Password: "swordfish"})
+		_, _, _, err = w.JoinAsGuest(ctx, "here", id, "Visitor", Admission{Password: "swordfish"})
 		w.wantErr("a guest in a room without guests", err, ErrGuests)
 
-		link, err := w.NewLink(ctx, ViewerID(users[1]), id, ids.New[Link](), time.Hour, 1)
+		link, err := w.NewLink(ctx, ParticipantID(users[1]), id, ids.New[Link](), time.Hour, 1)
 		w.must(err)
 		elsewhere := w.newRoom(users[0])
 		_, _, err = w.Join(ctx, users[2], elsewhere, Admission{Link: &link.ID})
@@ -587,16 +592,16 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 		w.wantErr("by a link that is used up", join(users[3], Admission{Link: &link.ID}), ErrLink)
 		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		w.must(w.Ban(ctx, owner, id, ViewerID(users[2])))
+		w.must(w.Ban(ctx, owner, id, ParticipantID(users[2])))
 		w.wantErr("banned, by a link", join(users[2], Admission{Link: &link.ID}), ErrBanned)
 		w.wantErr("ban oneself", w.Ban(ctx, owner, id, owner), ErrSelf)
-		_, _, err = w.Change(ctx, owner, id, Update{Access: to(Invited), Guests: to(true)})
+		_, _, err = w.Update(ctx, owner, id, Update{Access: to(Invited), Guests: to(true)})
 		w.must(err)
 		w.wantErr("a stranger in a room for the invited", join(users[3], Admission{Password: "swordfish"}), ErrRoom)
-		if _, _, err := w.Room(ctx, ViewerID(users[3]), id); !errors.Is(err, ErrRoom) {
+		if _, _, err := w.Room(ctx, ParticipantID(users[3]), id); !errors.Is(err, ErrRoom) {
 			t.Errorf("a stranger gets a room for the invited: %v", err)
 		}
-		_, guest, token, err := w.Visit(ctx, "here", id, "Visitor", Admission{Link: &link.ID})
+		_, guest, token, err := w.JoinAsGuest(ctx, "here", id, "Visitor", Admission{Link: &link.ID})
 		w.must(err)
 		if v, err := w.Verify(ctx, token); err != nil || v.User != guest.User || v.Room != id {
 			t.Errorf("the guest's token: got %+v, %v", v, err)
@@ -618,7 +623,7 @@ func TestJoin_AdmitsUsersByTheirRules(t *testing.T) {
 		w.must(err)
 		w.wantErr("after a guest has expired", join(users[4], Admission{Link: &link.ID}), nil)
 		w.must(w.Erase(ctx, users[0]))
-		if _, m, err := w.roomAndMember(ctx, id, ViewerID(users[1])); err != nil || m.Role != Owner {
+		if _, m, err := w.roomAndMember(ctx, id, ParticipantID(users[1])); err != nil || m.Role != Owner {
 			t.Errorf("the successor of the owner: got %+v, %v", m, err)
 		}
 		if _, err := w.room(ctx, elsewhere); !errors.Is(err, ErrRoom) {
@@ -632,8 +637,8 @@ func TestEntries_AreCheckedStoredAndTidied(t *testing.T) {
 		ctx := t.Context()
 		users := w.newUsers(3)
 		id := w.newRoom(users[0], users[1], users[2])
-		owner, ann, bob := ViewerID(users[0]), ViewerID(users[1]), ViewerID(users[2])
-		_, _, err := w.Change(ctx, owner, id, Update{Words: to([]string{"Spoiler", "ß", "葛城"})})
+		owner, ann, bob := ParticipantID(users[0]), ParticipantID(users[1]), ParticipantID(users[2])
+		_, _, err := w.Update(ctx, owner, id, Update{Words: to([]string{"Spoiler", "ß", "葛城"})})
 		w.must(err)
 		_, err = w.SendLine(ctx, ann, id, ids.New[Line](), "a SPOILER!")
 		w.wantErr("a muted word", err, ErrWord)
@@ -711,14 +716,14 @@ func TestRestrictions_SurviveLeavingAndJoining(t *testing.T) {
 		ctx := t.Context()
 		users := w.newUsers(4)
 		id := w.newRoom(users[0], users[1], users[2], users[3])
-		owner, ann, bob, eve := ViewerID(users[0]), ViewerID(users[1]), ViewerID(users[2]), ViewerID(users[3])
-		send := func(user ViewerID) error { _, err := w.SendLine(ctx, user, id, ids.New[Line](), "Hi"); return err }
-		set := func(user ViewerID, u MemberUpdate) {
+		owner, ann, bob, eve := ParticipantID(users[0]), ParticipantID(users[1]), ParticipantID(users[2]), ParticipantID(users[3])
+		send := func(user ParticipantID) error { _, err := w.SendLine(ctx, user, id, ids.New[Line](), "Hi"); return err }
+		set := func(user ParticipantID, u MemberUpdate) {
 			t.Helper()
 			_, _, err := w.SetMember(ctx, owner, id, user, u)
 			w.must(err)
 		}
-		rejoin := func(user ViewerID) {
+		rejoin := func(user ParticipantID) {
 			t.Helper()
 			w.must(w.Leave(ctx, user, id))
 			_, _, err := w.Join(ctx, accounts.ID(user), id, Admission{})
@@ -782,7 +787,7 @@ func TestPlaylist_KeepsItsOrder(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		var list []ItemID
 		for i := range 4 {
 			it, err := w.Add(ctx, me, id, Item{Source: fmt.Sprintf("https://example.org/%d.mp4", i), Title: fmt.Sprint(i), Duration: 60_000})
@@ -862,7 +867,7 @@ func TestChange_PasswordExcludesPendingJoins(t *testing.T) {
 			return err
 		}
 		visit := func(text string) error {
-			_, _, _, err := w.Visit(ctx, "here", r.ID, "Visitor", Admission{Password: text})
+			_, _, _, err := w.JoinAsGuest(ctx, "here", r.ID, "Visitor", Admission{Password: text})
 			return err
 		}
 		w.must(join(users[1], "swordfish"))
@@ -896,20 +901,20 @@ func TestChange_PasswordExcludesPendingJoins(t *testing.T) {
 			w.wantErr("a pending join with the old password", <-results, ErrPassword)
 		}
 
-		_, _, err = w.Change(ctx, ViewerID(users[0]), r.ID, Update{Password: to("trout")})
+		_, _, err = w.Update(ctx, ParticipantID(users[0]), r.ID, Update{Password: to("trout")})
 		w.must(err)
 		for _, old := range []string{"", "swordfish", "herring"} {
 			w.wantErr("a user with "+old, join(users[2], old), ErrPassword)
 			w.wantErr("a guest with "+old, visit(old), ErrPassword)
 		}
-		if _, _, err := w.Room(ctx, ViewerID(users[1]), r.ID); err != nil {
+		if _, _, err := w.Room(ctx, ParticipantID(users[1]), r.ID); err != nil {
 			t.Errorf("a member: %v", err)
 		}
 		w.wantErr("a member joins again", join(users[1], ""), nil)
 		w.wantErr("a member joins again with the old password", join(users[1], "swordfish"), nil)
 		w.wantErr("a user with the new one", join(users[2], "trout"), nil)
 		w.wantErr("a guest with the new one", visit("trout"), nil)
-		_, _, err = w.Change(ctx, ViewerID(users[0]), r.ID, Update{Password: to("")})
+		_, _, err = w.Update(ctx, ParticipantID(users[0]), r.ID, Update{Password: to("")})
 		w.must(err)
 		w.wantErr("without a password, after its removal", join(users[3], ""), nil)
 		w.checkInvariants()
@@ -924,10 +929,10 @@ func TestRooms_CursorsReachEachRoom(t *testing.T) {
 			want[w.newRoom(ann)] = true
 		}
 		for cursor, pages := "", 1; ; pages++ {
-			list, mine, next, err := w.Rooms(t.Context(), ViewerID(ann), cursor, 2)
+			list, mine, next, err := w.Rooms(t.Context(), ParticipantID(ann), cursor, 2)
 			w.must(err)
 			for i, r := range list {
-				if !want[r.ID] || mine[i].User != ViewerID(ann) {
+				if !want[r.ID] || mine[i].User != ParticipantID(ann) {
 					t.Errorf("page %d has %+v, %+v", pages, r, mine[i])
 				}
 				delete(want, r.ID)
@@ -939,7 +944,7 @@ func TestRooms_CursorsReachEachRoom(t *testing.T) {
 				break
 			}
 		}
-		_, _, _, err := w.Rooms(t.Context(), ViewerID(ann), "x", 2)
+		_, _, _, err := w.Rooms(t.Context(), ParticipantID(ann), "x", 2)
 		w.wantErr("another list's cursor", err, ErrCursor)
 	})
 }
@@ -980,7 +985,7 @@ func TestSource_CachedForHalfOfItsLife(t *testing.T) {
 		for good, want := range map[time.Duration]time.Duration{5 * time.Minute: 150 * time.Second, 10 * time.Hour: time.Hour,
 			time.Second: time.Second} {
 			w.cfg.Files = expiringFile(good)
-			it, err := w.Add(t.Context(), ViewerID(ann), id, Item{Kind: File, Source: ids.New[Item]().String()})
+			it, err := w.Add(t.Context(), ParticipantID(ann), id, Item{Kind: File, Source: ids.New[Item]().String()})
 			w.must(err)
 			_, err = w.copies.sources.Get(t.Context(), it.ID)
 			w.must(err)
@@ -998,7 +1003,7 @@ func TestCreate_RetriesCreateOneOfEach(t *testing.T) {
 		ctx := t.Context()
 		nodes := []*world{w, w.newNode()}
 		users, id, link, item, comment := w.newUsers(2), ids.New[Room](), ids.New[Link](), ids.New[Item](), ids.New[Comment]()
-		ann, bob := ViewerID(users[0]), ViewerID(users[1])
+		ann, bob := ParticipantID(users[0]), ParticipantID(users[1])
 		repeat := func(try func(n *world) error) {
 			t.Helper()
 			var tries sync.WaitGroup
@@ -1093,7 +1098,7 @@ func TestLines_ReturnsErrStoreWithoutBlocks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(1)
-		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		id, owner := w.newRoom(users[0]), ParticipantID(users[0])
 		_, err := w.SendLine(t.Context(), owner, id, ids.New[Line](), "Hi")
 		w.must(err)
 		w.cfg.Blocks = unreachable{w.cfg.Blocks}

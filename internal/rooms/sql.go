@@ -163,7 +163,7 @@ func touchRooms(ctx context.Context, q sqldb.Querier, list []ID, since time.Time
 const memberColumns = "m.user_id, m.role, m.name, m.more, m.less, m.muted, m.joined, m.expires, m.secret"
 
 func (m *Member) fields() []any {
-	return []any{&m.User, &m.Role, &m.Name, &m.More, &m.Less, &m.Muted, &m.Joined, &m.Expires, &m.Secret}
+	return []any{&m.User, &m.Role, &m.Name, &m.More, &m.Less, &m.MutedUntil, &m.Joined, &m.Expires, &m.Secret}
 }
 
 func scanMember(rows *sql.Rows) (m Member, err error) {
@@ -175,26 +175,26 @@ func scanMember(rows *sql.Rows) (m Member, err error) {
 const notExpired = "(m.expires = 0 OR m.expires > ?)"
 
 // selectMember returns a member of a room, or ErrMember.
-func selectMember(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (m Member, err error) {
+func selectMember(ctx context.Context, q sqldb.Querier, id ID, user ParticipantID) (m Member, err error) {
 	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id = ? AND "+notExpired, id,
 		user, q.Now().UnixMilli()).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
 }
 
-// membersAt returns the members of those seats that exist.
-func membersAt(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Member, error) {
-	found := make(map[Seat]Member, len(seats))
-	if len(seats) == 0 {
+// membersAt returns the members for the keys that exist.
+func membersAt(ctx context.Context, q sqldb.Querier, keys []MemberKey) (map[MemberKey]Member, error) {
+	found := make(map[MemberKey]Member, len(keys))
+	if len(keys) == 0 {
 		return found, nil
 	}
 	args := []any{q.Now().UnixMilli()}
-	for _, s := range seats {
-		args = append(args, s.A, s.B)
+	for _, k := range keys {
+		args = append(args, k.A, k.B)
 	}
 	rows, err := q.QueryContext(ctx, "SELECT m.room_id, "+memberColumns+" FROM room_members m WHERE "+notExpired+" AND ("+
-		sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(seats))+")", args...)
+		sqldb.AnyOf("(m.room_id = ? AND m.user_id = ?)", len(keys))+")", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var at Seat
+		var at MemberKey
 		var m Member
 		err := rows.Scan(append([]any{&at.A}, m.fields()...)...)
 		at.B = m.User
@@ -207,15 +207,15 @@ func membersAt(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Mem
 func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after cursor.Place, n int) ([]Member, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND "+notExpired+` AND m.role <= ?
 		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
-		id, q.Now().UnixMilli(), after.A, after.A, after.B, after.B, after.ID, n)
+		id, q.Now().UnixMilli(), after.Primary, after.Primary, after.Secondary, after.Secondary, after.ID, n)
 	return sqldb.Collect(rows, err, scanMember)
 }
 
 // roomsOf returns at most n rooms of a user after a place, the one joined last first.
-func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, after cursor.Place, n int) (list []Room, mine []Member, err error) {
+func roomsOf(ctx context.Context, q sqldb.Querier, user ParticipantID, after cursor.Place, n int) (list []Room, mine []Member, err error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id "+
 		"WHERE m.user_id = ? AND r.closed = 0 AND (m.joined < ? OR (m.joined = ? AND r.id > ?)) ORDER BY m.joined DESC, r.id LIMIT ?",
-		user, after.A, after.A, after.ID, n)
+		user, after.Primary, after.Primary, after.ID, n)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var m Member
 		r, err := scanRoom(rows.Scan, m.fields()...)
@@ -225,7 +225,7 @@ func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, after cursor.P
 	return list, mine, err
 }
 
-func countOwned(ctx context.Context, q sqldb.Querier, user ViewerID) (n int, err error) {
+func countOwned(ctx context.Context, q sqldb.Querier, user ParticipantID) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM room_members WHERE user_id = ? AND role = ?", user, Owner).Scan(&n)
 	return n, err
 }
@@ -237,17 +237,17 @@ func insertMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO room_members (room_id, user_id, role, name, more, less, muted, joined, expires, secret, "+
 		"seen) VALUES "+sqldb.Tuples(11, 1),
-		id, m.User, m.Role, m.Name, m.More, m.Less, m.Muted, m.Joined, m.Expires, m.Secret, seen)
+		id, m.User, m.Role, m.Name, m.More, m.Less, m.MutedUntil, m.Joined, m.Expires, m.Secret, seen)
 	return err
 }
 
 func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
 	_, err := tx.ExecContext(ctx, "UPDATE room_members SET role = ?, more = ?, less = ?, muted = ? WHERE room_id = ? AND user_id = ?", m.Role,
-		m.More, m.Less, m.Muted, id, m.User)
+		m.More, m.Less, m.MutedUntil, id, m.User)
 	return err
 }
 
-func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) error {
+func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID, users []ParticipantID) error {
 	for chunk := range slices.Chunk(users, 500) {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM room_members WHERE room_id = ? AND user_id IN (?)", id, bun.List(chunk)); err != nil {
 			return err
@@ -257,13 +257,13 @@ func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) e
 }
 
 // guestsOf returns the guests of a room.
-func guestsOf(ctx context.Context, q sqldb.Querier, id ID) ([]ViewerID, error) {
-	return sqldb.Column[ViewerID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role = ? ORDER BY user_id", id,
-		Guest))
+func guestsOf(ctx context.Context, q sqldb.Querier, id ID) ([]ParticipantID, error) {
+	return sqldb.Column[ParticipantID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role = ? ORDER BY user_id",
+		id, Guest))
 }
 
 // selectRestrictions returns the end of the mute and the removed permissions of a user who left a room.
-func selectRestrictions(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (muted int64, less Permission, err error) {
+func selectRestrictions(ctx context.Context, q sqldb.Querier, id ID, user ParticipantID) (muted int64, less Permission, err error) {
 	err = q.QueryRowContext(ctx, "SELECT muted, less FROM room_restrictions WHERE room_id = ? AND user_id = ?", id, user).Scan(&muted, &less)
 	return muted, less, sqldb.Missing(err, nil)
 }
@@ -276,11 +276,11 @@ func storeRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error
 	if m.Role != Ordinary {
 		m.Less = 0 // admins always have all permissions
 	}
-	if m.Less == 0 && m.Muted <= tx.Now().UnixMilli() {
+	if m.Less == 0 && m.MutedUntil <= tx.Now().UnixMilli() {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, ?, ?)", id, m.User, m.Muted,
-		m.Less)
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, ?, ?)", id, m.User,
+		m.MutedUntil, m.Less)
 	return err
 }
 
@@ -308,21 +308,21 @@ func countGuests(ctx context.Context, q sqldb.Querier, id ID) (n int, err error)
 }
 
 // expiredGuests returns at most n guests whose time has expired, by room.
-func expiredGuests(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
+func expiredGuests(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ParticipantID, error) {
 	return guestsWhere(ctx, q, "expires > 0 AND expires <= ? LIMIT ?", q.Now().UnixMilli(), n)
 }
 
 // idleGuests returns at most n guests whom no node has seen since a time, by room.
-func idleGuests(ctx context.Context, q sqldb.Querier, since time.Time, n int) (map[ID][]ViewerID, error) {
+func idleGuests(ctx context.Context, q sqldb.Querier, since time.Time, n int) (map[ID][]ParticipantID, error) {
 	return guestsWhere(ctx, q, "seen > 0 AND seen <= ? LIMIT ?", since.UnixMilli(), n)
 }
 
-func guestsWhere(ctx context.Context, q sqldb.Querier, condition string, args ...any) (map[ID][]ViewerID, error) {
-	all := map[ID][]ViewerID{}
+func guestsWhere(ctx context.Context, q sqldb.Querier, condition string, args ...any) (map[ID][]ParticipantID, error) {
+	all := map[ID][]ParticipantID{}
 	rows, err := q.QueryContext(ctx, "SELECT room_id, user_id FROM room_members WHERE "+condition, args...)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
-		var u ViewerID
+		var u ParticipantID
 		err := rows.Scan(&id, &u)
 		all[id] = append(all[id], u)
 		return err
@@ -330,25 +330,25 @@ func guestsWhere(ctx context.Context, q sqldb.Querier, condition string, args ..
 }
 
 // guestsAmong returns those of the given guests who are in a room.
-func guestsAmong(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) ([]ViewerID, error) {
-	return sqldb.Column[ViewerID](tx.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND user_id IN (?)", id,
+func guestsAmong(ctx context.Context, tx *sqldb.Tx, id ID, users []ParticipantID) ([]ParticipantID, error) {
+	return sqldb.Column[ParticipantID](tx.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND user_id IN (?)", id,
 		bun.List(users)))
 }
 
 // markSeen records the present time for those of the given viewers who are guests.
-func markSeen(ctx context.Context, q sqldb.Querier, seats []Seat) error {
+func markSeen(ctx context.Context, q sqldb.Querier, keys []MemberKey) error {
 	args := []any{q.Now().UnixMilli()}
-	for _, s := range seats {
-		args = append(args, s.A, s.B)
+	for _, k := range keys {
+		args = append(args, k.A, k.B)
 	}
 	_, err := q.ExecContext(ctx, "UPDATE room_members SET seen = ? WHERE seen > 0 AND ("+
-		sqldb.AnyOf("(room_id = ? AND user_id = ?)", len(seats))+")", args...)
+		sqldb.AnyOf("(room_id = ? AND user_id = ?)", len(keys))+")", args...)
 	return err
 }
 
 // successor returns the next owner of a room whose owner leaves: the admin, or else the member, who joined first. It
 // returns ErrMember if no user can become the owner.
-func successor(ctx context.Context, q sqldb.Querier, id ID, owner ViewerID) (m Member, err error) {
+func successor(ctx context.Context, q sqldb.Querier, id ID, owner ParticipantID) (m Member, err error) {
 	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id <> ? AND m.role >= ? "+
 		"ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner, Ordinary).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
@@ -535,7 +535,7 @@ func deleteOldLinks(ctx context.Context, db *sqldb.DB, before time.Time, n int) 
 }
 
 // roomIDsOf returns at most n rooms of a user.
-func roomIDsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) ([]ID, error) {
+func roomIDsOf(ctx context.Context, q sqldb.Querier, user ParticipantID, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT room_id FROM room_members WHERE user_id = ? LIMIT ?", user, n))
 }
 

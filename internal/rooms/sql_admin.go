@@ -19,7 +19,7 @@ type Closing struct {
 // Summary is a room as shown to operators.
 type Summary struct {
 	Room
-	Owner    ViewerID
+	Owner    ParticipantID
 	Members  int // including guests
 	Lines    int
 	Comments int

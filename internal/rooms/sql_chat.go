@@ -126,7 +126,7 @@ func scanLine(rows *sql.Rows) (l Line, err error) {
 
 // selectLine returns the line that an earlier try of a request stored. It waits for the transaction that caused a
 // duplicate. It returns ErrRoom if the id belongs to another sender or room.
-func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.ID[Line]) (l Line, err error) {
+func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ParticipantID, line ids.ID[Line]) (l Line, err error) {
 	err = db.QueryRowContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+
 		db.Dialect().ForUpdate(), line, id, by).Scan(l.fields()...)
 	return l, sqldb.Missing(err, ErrRoom)
@@ -147,12 +147,12 @@ func scanComment(rows *sql.Rows) (c Comment, err error) {
 // position.
 func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after cursor.Place, to int64, n int) ([]Comment, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+` FROM room_danmaku WHERE room_id = ? AND item = ? AND position >= ? AND position < ?
-		AND (position > ? OR id > ?) ORDER BY position, id LIMIT ?`, id, item, after.A, to, after.A, after.ID, n)
+		AND (position > ? OR id > ?) ORDER BY position, id LIMIT ?`, id, item, after.Primary, to, after.Primary, after.ID, n)
 	return sqldb.Collect(rows, err, scanComment)
 }
 
 // selectComment is [selectLine] for a danmaku.
-func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (c Comment, err error) {
+func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ParticipantID, comment ids.ID[Comment]) (c Comment, err error) {
 	err = db.QueryRowContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+
 		db.Dialect().ForUpdate(), comment, id, by).Scan(c.fields()...)
 	return c, sqldb.Missing(err, ErrRoom)

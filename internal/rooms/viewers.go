@@ -14,11 +14,11 @@ import (
 // whose viewers changed.
 func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID) {
 	var reports []viewerReport
-	changed = s.watched.where(func(id ID, r *watch) (isChanged bool) {
+	changed = s.watched.filter(func(id ID, r *watch) (isChanged bool) {
 		if !r.dirty && (now.Sub(r.renewed) < renewEvery || len(r.viewers) == 0) {
 			return false
 		}
-		m := viewerReport{room: id, present: map[ViewerID]time.Time{}, held: r.held}
+		m := viewerReport{room: id, present: map[ParticipantID]time.Time{}, held: r.held}
 		for _, user := range r.left {
 			if r.viewers[user] == nil { // otherwise they have returned
 				m.left = append(m.left, user)
@@ -40,7 +40,7 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (changed []ID
 
 // countViewers counts the viewers of rooms that are due, and publishes changed numbers.
 func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
-	due := s.watched.where(func(id ID, r *watch) bool {
+	due := s.watched.filter(func(id ID, r *watch) bool {
 		isDue := slices.Contains(dirty, id) || len(r.viewers) > 0 && now.Sub(r.counted) >= countEvery
 		if isDue {
 			r.counted = now
@@ -74,7 +74,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	}
 	var batch []events.Event
 	for id, n := range toPublish {
-		batch = s.appendEvent(batch, id, ViewerID{}, api.EventRoomViewers, s.db.Now(), api.RoomViewers{Room: id.String(), Viewers: n})
+		batch = s.appendEvent(batch, id, ParticipantID{}, api.EventRoomViewers, s.db.Now(), api.RoomViewers{Room: id.String(), Viewers: n})
 	}
 	s.cfg.Bus.Publish(batch)
 }
@@ -89,7 +89,7 @@ type audience struct {
 // nodes. It also deletes entries of this node if isPresent returns false for the viewer. Redis has such entries after
 // it was set back to an earlier state. Only the goroutine that writes this node's viewers to Redis may pass isPresent;
 // other callers pass nil.
-func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent func(ID, ViewerID) bool) (map[ID]audience, error) {
+func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent func(ID, ParticipantID) bool) (map[ID]audience, error) {
 	found, err := s.redis.online(ctx, list, limit)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent 
 	}
 	all := make(map[ID]audience, len(found))
 	for id, list := range found {
-		a, seen := audience{}, map[ViewerID]bool{}
+		a, seen := audience{}, map[ParticipantID]bool{}
 		var dead []Presence
 		for _, p := range list {
 			switch {
@@ -127,7 +127,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, limit int, isPresent 
 
 // Online returns at most maxOnline viewers of a room, the most recently active first. It sends no command to Redis if
 // this node has a viewer of the room and has counted its viewers. It returns ErrRoom.
-func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
+func (s *Service) Online(ctx context.Context, user ParticipantID, id ID) (_ []Presence, err error) {
 	defer errs.Wrap(&err, "rooms.Online %s", id)
 	if _, _, err := s.roomAndMember(ctx, id, user); err != nil {
 		return nil, err

@@ -19,11 +19,11 @@ type watched struct {
 
 // watch is the state of a room with viewers on this node.
 type watch struct {
-	viewers     map[ViewerID]*viewer
-	dirty       bool       // viewers came, left or were active
-	left        []ViewerID // viewers who left since the last write
-	count       int        // viewers on all nodes
-	latest      []Presence // the viewers at the last count; nil before it
+	viewers     map[ParticipantID]*viewer
+	dirty       bool            // viewers came, left or were active
+	left        []ParticipantID // viewers who left since the last write
+	count       int             // viewers on all nodes
+	latest      []Presence      // the viewers at the last count; nil before it
 	counted     time.Time
 	renewed     time.Time // time when entries were written
 	countStored time.Time // time when the count was written to Redis
@@ -56,15 +56,15 @@ func (w *watched) getOrAdd(id ID, now time.Time) *watch {
 	}
 	r := w.rooms[id]
 	if r == nil {
-		r = &watch{viewers: map[ViewerID]*viewer{}, filling: make(chan struct{}, 1)}
+		r = &watch{viewers: map[ParticipantID]*viewer{}, filling: make(chan struct{}, 1)}
 		w.rooms[id] = r
 	}
 	r.used = now
 	return r
 }
 
-// where returns the rooms that match accepts. match runs with the lock, and may change the watch.
-func (w *watched) where(match func(ID, *watch) bool) (list []ID) {
+// filter returns the rooms that match accepts. match runs with the lock, and may change the watch.
+func (w *watched) filter(match func(ID, *watch) bool) (list []ID) {
 	w.all(func(id ID, r *watch) {
 		if match(id, r) {
 			list = append(list, id)
@@ -105,7 +105,7 @@ func (w *watched) startTurn(last *time.Time, now time.Time, every time.Duration)
 }
 
 // add records that a connection of a viewer watches a room; active is the time of the viewer's activity.
-func (w *watched) add(id ID, user ViewerID, connection string, active time.Time) {
+func (w *watched) add(id ID, user ParticipantID, connection string, active time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.getOrAdd(id, time.Now())
@@ -119,7 +119,7 @@ func (w *watched) add(id ID, user ViewerID, connection string, active time.Time)
 }
 
 // remove records that a connection of a viewer no longer watches a room.
-func (w *watched) remove(id ID, user ViewerID, connection string) {
+func (w *watched) remove(id ID, user ParticipantID, connection string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.rooms[id]
@@ -145,11 +145,11 @@ func (w *watched) restore(reports []viewerReport) {
 }
 
 // unseen returns the viewers whose last update in SQL is old, and records the update.
-func (w *watched) unseen(now time.Time) (due []Seat) {
+func (w *watched) unseen(now time.Time) (due []MemberKey) {
 	w.all(func(id ID, r *watch) {
 		for user, v := range r.viewers {
 			if now.Sub(v.seen) >= guestIdle/4 {
-				v.seen, due = now, append(due, Seat{A: id, B: user})
+				v.seen, due = now, append(due, MemberKey{A: id, B: user})
 			}
 		}
 	})
@@ -174,7 +174,7 @@ func (w *watched) removeUnused(now time.Time) {
 }
 
 // recordActivity records an activity of a viewer.
-func (w *watched) recordActivity(id ID, user ViewerID, now time.Time) {
+func (w *watched) recordActivity(id ID, user ParticipantID, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.rooms[id]; r != nil && r.viewers[user] != nil {
@@ -184,7 +184,7 @@ func (w *watched) recordActivity(id ID, user ViewerID, now time.Time) {
 }
 
 // has reports whether a viewer watches a room on this node.
-func (w *watched) has(id ID, user ViewerID) bool {
+func (w *watched) has(id ID, user ParticipantID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.rooms[id]

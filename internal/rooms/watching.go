@@ -51,7 +51,7 @@ func Owns(channel string) bool { return strings.HasPrefix(channel, api.RoomChann
 func (s *Service) MaySubscribe(ctx context.Context, user, channel string) (err error) {
 	defer errs.Wrap(&err, "rooms.MaySubscribe %s", channel)
 	id, ok := roomOf(channel)
-	viewer, err := ids.Parse[Viewer](user)
+	viewer, err := ids.Parse[Participant](user)
 	if !ok || err != nil {
 		return ErrRoom
 	}
@@ -62,7 +62,7 @@ func (s *Service) MaySubscribe(ctx context.Context, user, channel string) (err e
 // Subscribed records that a connection of this node has subscribed to a channel. It does no I/O.
 func (s *Service) Subscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
-	viewerID, err := ids.Parse[Viewer](user)
+	viewerID, err := ids.Parse[Participant](user)
 	if !ok || err != nil {
 		return
 	}
@@ -72,7 +72,7 @@ func (s *Service) Subscribed(user, connection, channel string) {
 // Unsubscribed records that a connection of this node has left a channel. It does no I/O.
 func (s *Service) Unsubscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
-	viewerID, err := ids.Parse[Viewer](user)
+	viewerID, err := ids.Parse[Participant](user)
 	if !ok || err != nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (s *Service) beat(ctx context.Context, now time.Time) {
 // than this node published or SQL stores.
 func (s *Service) recheckRegisters(ctx context.Context) {
 	published, seen := map[ID]int64{}, map[ID]int64{}
-	due := s.watched.where(func(id ID, r *watch) bool {
+	due := s.watched.filter(func(id ID, r *watch) bool {
 		if !r.needsRecheck {
 			return false
 		}
@@ -156,8 +156,8 @@ func (s *Service) recheckRegisters(ctx context.Context) {
 
 // releaseHeld checks whether held rooms still wait for players.
 func (s *Service) releaseHeld(ctx context.Context) {
-	for _, id := range s.watched.where(func(_ ID, r *watch) bool { return r.held && len(r.viewers) > 0 }) {
-		if err := s.updateHold(ctx, id, ViewerID{}, false); err != nil {
+	for _, id := range s.watched.filter(func(_ ID, r *watch) bool { return r.held && len(r.viewers) > 0 }) {
+		if err := s.updateHold(ctx, id, ParticipantID{}, false); err != nil {
 			s.log.Debug("rooms: hold not rechecked", "room", id, "err", err)
 		}
 	}
@@ -168,7 +168,7 @@ func (s *Service) checkpointChanged(ctx context.Context, now bool) {
 	if !now && !s.watched.startTurn(&s.watched.checkpointed, time.Now(), checkpointEvery) {
 		return
 	}
-	changed := s.watched.where(func(_ ID, r *watch) bool {
+	changed := s.watched.filter(func(_ ID, r *watch) bool {
 		due := r.needsCheckpoint
 		r.needsCheckpoint = false
 		return due
@@ -191,7 +191,7 @@ func (s *Service) touch(ctx context.Context, now time.Time) {
 	if !s.watched.startTurn(&s.watched.touched, now, touchEvery) {
 		return
 	}
-	list := s.watched.where(func(_ ID, r *watch) bool { return len(r.viewers) > 0 })
+	list := s.watched.filter(func(_ ID, r *watch) bool { return len(r.viewers) > 0 })
 	s.metrics.watched.Set(float64(len(list)))
 	s.markSeen(ctx, now)
 	for chunk := range slices.Chunk(list, sweepBatch) {

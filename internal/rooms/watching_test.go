@@ -51,8 +51,8 @@ func TestViewers_OfADeadNodeDoNotCount(t *testing.T) {
 		w.live.Delete(other.cfg.Node) // counts as dead
 		eventually.Equal(t, "viewers after a death", 1, count(w))
 		bubble.Sleep(countEvery + beatEvery)
-		list, err := w.Online(ctx, ViewerID(users[0]), id)
-		if err != nil || len(list) != 1 || list[0].User != ViewerID(users[0]) {
+		list, err := w.Online(ctx, ParticipantID(users[0]), id)
+		if err != nil || len(list) != 1 || list[0].User != ParticipantID(users[0]) {
 			t.Errorf("online: got %+v, %v", list, err)
 		}
 		w.Unsubscribed(users[0].String(), "2", channel)
@@ -77,7 +77,7 @@ func TestViewers_RestoredEntriesAreDeleted(t *testing.T) {
 		restoreEntry := func(n *world, user accounts.ID) {
 			t.Helper()
 			w.must(w.Service.redis.writeOnline(t.Context(), n.cfg.Node,
-				[]viewerReport{{room: id, present: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
+				[]viewerReport{{room: id, present: map[ParticipantID]time.Time{ParticipantID(user): w.db.Now()}}}))
 		}
 		w.Unsubscribed(users[0].String(), "1", channel)
 		w.Unsubscribed(users[1].String(), "2", channel)
@@ -96,7 +96,8 @@ func TestViewers_RestoredEntriesAreDeleted(t *testing.T) {
 		eventually.Equal(t, "viewers when one is left", 1, count)
 		restoreEntry(other, users[2])
 		bubble.Sleep(2 * countEvery)
-		if list, err := w.Online(t.Context(), ViewerID(users[0]), id); err != nil || len(list) != 1 || list[0].User != ViewerID(users[1]) {
+		list, err := w.Online(t.Context(), ParticipantID(users[0]), id)
+		if err != nil || len(list) != 1 || list[0].User != ParticipantID(users[1]) {
 			t.Errorf("online: got %+v, %v", list, err)
 		}
 	})
@@ -153,7 +154,7 @@ func TestViewers_NodeWithoutViewersReturnsTheNumber(t *testing.T) {
 				return out.Body.Room.Viewers, err
 			},
 			"an event": func(n *world) (int, error) {
-				_, _, err := n.Change(ctx, ViewerID(users[0]), id, Update{Name: to(n.cfg.Node)})
+				_, _, err := n.Update(ctx, ParticipantID(users[0]), id, Update{Name: to(n.cfg.Node)})
 				return (<-changed).Viewers, err
 			},
 		} {
@@ -175,14 +176,14 @@ func TestOnline_ReadsOnceForAllCallers(t *testing.T) {
 		owner := w.newUsers(1)[0]
 		id := w.newRoom(owner)
 		for range 5 * maxOnline / 2 {
-			w.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+			w.Subscribed(ids.New[Participant]().String(), "1", api.RoomChannel(id.String()))
 		}
 		bubble.Sleep(2 * beatEvery)
 		commands := func(n *world) int {
 			t.Helper()
 			before := n.redis.Stats().Lone.Commands + n.redis.Stats().Batch.Commands
 			for range 300 {
-				list, err := n.Online(ctx, ViewerID(owner), id)
+				list, err := n.Online(ctx, ParticipantID(owner), id)
 				if err != nil || len(list) != maxOnline {
 					t.Fatalf("%d viewers are online, %v, want %d", len(list), err, maxOnline)
 				}
@@ -210,7 +211,7 @@ func TestOnline_HasANewViewerOnAllNodes(t *testing.T) {
 		other.Subscribed(owner.String(), "1", channel)
 		for range 4 {
 			bubble.Sleep(3 * beatEvery)
-			users := ids.New[Viewer]()
+			users := ids.New[Participant]()
 			received := make(chan api.RoomViewers, 9)
 			_, leave := other.cfg.Bus.Listen(t.Context(), channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
 				var v api.RoomViewers
@@ -222,7 +223,7 @@ func TestOnline_HasANewViewerOnAllNodes(t *testing.T) {
 			<-received
 			leave()
 			bubble.Sleep(beatEvery)
-			list, err := other.Online(t.Context(), ViewerID(owner), id)
+			list, err := other.Online(t.Context(), ParticipantID(owner), id)
 			if err != nil || !slices.ContainsFunc(list, func(p Presence) bool { return p.User == users }) {
 				t.Errorf("%d viewers are online, %v, without the new one", len(list), err)
 			}
@@ -236,7 +237,7 @@ func TestEvents_LargeRoomOmitsJoinsAndLeaves(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(2)
-		owner, user := ViewerID(users[0]), ViewerID(users[1])
+		owner, user := ParticipantID(users[0]), ParticipantID(users[1])
 		for others, want := range map[int]string{
 			maxFanOut - 1: "map[room.gone:2 room.member:3 them room.gone:2]",
 			maxFanOut:     "map[room.gone:1 room.member:1 them room.gone:2]",
@@ -312,7 +313,7 @@ func TestPlayback_LostRegisterGetsAHigherGeneration(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		it, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
 		s, err := w.Playback(ctx, me, id)
@@ -369,7 +370,7 @@ func TestPlayback_ReturnsTheCheckpointWithoutRedis(t *testing.T) {
 			Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		for _, source := range []string{"https://example.org/a.mp4", "https://example.org/b.mp4"} {
 			it, err := w.Add(ctx, me, id, Item{Source: source})
 			w.must(err)
@@ -397,7 +398,7 @@ func TestRebuild_TimeFarAheadCountsAsNow(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		s, err := w.Playback(ctx, me, id)
 		w.must(err)
 		s.Version, s.Position, s.Time, s.Paused = s.Version+1, 5000, w.Clock()+time.Hour.Milliseconds(), false
@@ -418,7 +419,7 @@ func TestPlayback_ReissuedAfterRedisWasSetBack(t *testing.T) {
 		other := w.newNode()
 		ctx := t.Context()
 		owner := w.newUsers(1)[0]
-		id, me := w.newRoom(owner), ViewerID(owner)
+		id, me := w.newRoom(owner), ParticipantID(owner)
 		it, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
 		s, err := w.Playback(ctx, me, id)
@@ -452,7 +453,7 @@ func TestPlayback_ReissuedAfterRedisWasSetBack(t *testing.T) {
 			t.Errorf("an end after a seek that was lost: %+v, %v, want %+v under another generation", s, err, later)
 		}
 		w.Subscribed(owner.String(), "1", api.RoomChannel(id.String()))
-		other.Subscribed(ids.New[Viewer]().String(), "2", api.RoomChannel(id.String()))
+		other.Subscribed(ids.New[Participant]().String(), "2", api.RoomChannel(id.String()))
 		bubble.Sleep(2 * beatEvery)
 		for name, n := range map[string]*world{"the node of the command": w, "a node that got its event": other,
 			"a node that missed its event": other} {
@@ -503,7 +504,7 @@ func TestCommand_WithoutReplyIsPublished(t *testing.T) {
 				other := newWorld(t, w.db, server.Open(t), w.ahead, w.live, Settings{})
 				ctx := t.Context()
 				users := w.newUsers(1)
-				id, owner := w.newRoom(users[0]), ViewerID(users[0])
+				id, owner := w.newRoom(users[0]), ParticipantID(users[0])
 				s, err := w.Playback(ctx, owner, id)
 				w.must(err)
 				command := func(ctx context.Context, verb playback.Verb) (playback.State, error) {
@@ -547,7 +548,7 @@ func TestCommand_OfADeadNodeIsPublishedByAnother(t *testing.T) {
 		other := newWorld(t, w.db, server.Open(t), w.ahead, w.live, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(1)
-		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		id, owner := w.newRoom(users[0]), ParticipantID(users[0])
 		other.Subscribed(owner.String(), "a connection", api.RoomChannel(id.String()))
 		scene, err := other.Scene(ctx, owner, id)
 		w.must(err)
@@ -591,8 +592,8 @@ func TestBuffering_HoldsTheRoom(t *testing.T) {
 		ctx := t.Context()
 		users := w.newUsers(2)
 		id := w.newRoom(users[0], users[1])
-		owner, ann := ViewerID(users[0]), ViewerID(users[1])
-		_, _, err := w.Change(ctx, owner, id, Update{Hold: to(true)})
+		owner, ann := ParticipantID(users[0]), ParticipantID(users[1])
+		_, _, err := w.Update(ctx, owner, id, Update{Hold: to(true)})
 		w.must(err)
 		w.Subscribed(users[0].String(), "1", api.RoomChannel(id.String()))
 		w.Subscribed(users[1].String(), "2", api.RoomChannel(id.String()))
@@ -623,7 +624,7 @@ func TestBuffering_HoldsTheRoom(t *testing.T) {
 		w.must(w.Buffering(ctx, ann, id, true))
 		bubble.Sleep(13 * time.Second) // her player no longer reports
 		checkState("plays")
-		_, _, err = w.Change(ctx, owner, id, Update{Hold: to(false)})
+		_, _, err = w.Update(ctx, owner, id, Update{Hold: to(false)})
 		w.must(err)
 		w.must(w.Buffering(ctx, ann, id, true))
 		checkState("plays")
@@ -636,15 +637,15 @@ func TestHold_EndsOnANodeThatMissedIt(t *testing.T) {
 	for name, miss := range map[string]func(w, other *world, id ID, wait func()){
 		"viewers who join on another node": func(_, other *world, id ID, wait func()) {
 			wait()
-			other.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+			other.Subscribed(ids.New[Participant]().String(), "1", api.RoomChannel(id.String()))
 		},
 		"viewers who join when the node has no state of the room": func(w, _ *world, id ID, wait func()) {
 			wait()
 			bubble.Sleep(2 * unusedDelay)
-			w.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+			w.Subscribed(ids.New[Participant]().String(), "1", api.RoomChannel(id.String()))
 		},
 		"an event that is lost": func(_, other *world, id ID, wait func()) {
-			other.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+			other.Subscribed(ids.New[Participant]().String(), "1", api.RoomChannel(id.String()))
 			bubble.Sleep(2 * beatEvery)
 			wait()
 			bubble.Sleep(2 * beatEvery)
@@ -661,8 +662,8 @@ func TestHold_EndsOnANodeThatMissedIt(t *testing.T) {
 				other := w.newNode()
 				ctx := t.Context()
 				users := w.newUsers(1)
-				id, owner := w.newRoom(users[0]), ViewerID(users[0])
-				_, _, err := w.Change(ctx, owner, id, Update{Hold: to(true)})
+				id, owner := w.newRoom(users[0]), ParticipantID(users[0])
+				_, _, err := w.Update(ctx, owner, id, Update{Hold: to(true)})
 				w.must(err)
 				s, err := w.Playback(ctx, owner, id)
 				w.must(err)
@@ -695,7 +696,7 @@ func testDanmakuOnNodes(t *testing.T, ahead time.Duration) {
 		ctx := t.Context()
 		users := w.newUsers(2)
 		id := w.newRoom(users[0], users[1])
-		owner, ann := ViewerID(users[0]), ViewerID(users[1])
+		owner, ann := ParticipantID(users[0]), ParticipantID(users[1])
 		byClockOf := func(n *world) {
 			w.ahead.Store(0)
 			if n == other {
@@ -751,7 +752,7 @@ func TestViewers_CountedWithoutSQL(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(1)
-		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		id, owner := w.newRoom(users[0]), ParticipantID(users[0])
 		w.watched.mu.Lock()
 		filling := w.watched.getOrAdd(id, time.Now()).filling
 		w.watched.mu.Unlock()
@@ -790,7 +791,7 @@ func TestFill_IgnoresRowsFromBeforeAnInvalidation(t *testing.T) {
 		w := singleNode(t, Settings{})
 		ctx := t.Context()
 		users := w.newUsers(1)
-		id, owner := w.newRoom(users[0]), ViewerID(users[0])
+		id, owner := w.newRoom(users[0]), ParticipantID(users[0])
 		for name, invalidate := range map[string]func(r *watch){
 			"cleared": func(*watch) { w.must(w.ClearDanmaku(ctx, owner, id)) },
 			"lost": func(r *watch) {
@@ -831,9 +832,9 @@ func TestCacheEvents_DropExactlyTheirEntries(t *testing.T) {
 		w := singleNode(t, Settings{})
 		users := w.newUsers(2)
 		id := w.newRoom(users[0], users[1])
-		a, b := Seat{A: id, B: ViewerID(users[0])}, Seat{A: id, B: ViewerID(users[1])}
+		a, b := MemberKey{A: id, B: ParticipantID(users[0])}, MemberKey{A: id, B: ParticipantID(users[1])}
 		room, list, state := "cache:room:"+id.String(), "cache:playlist:"+id.String(), "cache:room_state:"+id.String()
-		member := func(s Seat) string { return "cache:member:" + id.String() + ":" + s.B.String() }
+		member := func(s MemberKey) string { return "cache:member:" + id.String() + ":" + s.B.String() }
 		for name, c := range map[string]struct {
 			targets []cache.Target
 			want    []string
@@ -867,9 +868,9 @@ func TestCacheEvents_DropExactlyTheirEntries(t *testing.T) {
 			}
 			return n
 		}
-		many := make([]Seat, 100)
+		many := make([]MemberKey, 100)
 		for i := range many {
-			many[i] = Seat{A: id, B: ids.New[Viewer]()}
+			many[i] = MemberKey{A: id, B: ids.New[Participant]()}
 		}
 		fewest := uint64(math.MaxUint64)
 		for range 5 { // the first call loads the script into Redis, and a beat may run meanwhile
@@ -891,7 +892,7 @@ func TestScene_OfAWarmRoomIsOneCommand(t *testing.T) {
 		users := w.newUsers(2)
 		id := w.newRoom(users[0], users[1])
 		w.Subscribed(users[0].String(), "1", api.RoomChannel(id.String()))
-		_, err := w.Scene(ctx, ViewerID(users[1]), id)
+		_, err := w.Scene(ctx, ParticipantID(users[1]), id)
 		w.must(err)
 		n, err := w.Warm(ctx, 100, func(int, int) {})
 		if err != nil || n != 1 {
@@ -903,7 +904,7 @@ func TestScene_OfAWarmRoomIsOneCommand(t *testing.T) {
 			return s.Lone.Commands + s.Script.Commands + s.Batch.Commands
 		}
 		before := commands()
-		scene, err := w.Scene(ctx, ViewerID(users[1]), id)
+		scene, err := w.Scene(ctx, ParticipantID(users[1]), id)
 		if err != nil || scene.Room.ID != id {
 			t.Errorf("a scene: %+v, %v", scene, err)
 		}
@@ -940,12 +941,12 @@ func TestEvents_VersionOfARoomGrows(t *testing.T) {
 				version = v
 			}
 		}
-		_, _, err = w.Change(t.Context(), ViewerID(users[0]), id, Update{Name: to("Another name")})
+		_, _, err = w.Update(t.Context(), ParticipantID(users[0]), id, Update{Name: to("Another name")})
 		w.must(err)
 		checkGrows("another name")
 		w.appoint(id, users[0], users[1])
 		checkGrows("another role")
-		w.must(w.Kick(t.Context(), ViewerID(users[0]), id, ViewerID(users[1])))
+		w.must(w.Kick(t.Context(), ParticipantID(users[0]), id, ParticipantID(users[1])))
 		checkGrows("a member removed")
 	})
 }

@@ -91,7 +91,7 @@ func (s *Service) Blocks(ctx context.Context, user accounts.ID, page string, lim
 		return nil, "", asKind(ctx, err)
 	}
 	found, next = cursor.Page(found, limit, func(b Block) cursor.Place {
-		return cursor.Place{B: b.Since.UnixMilli(), ID: b.User.String()}
+		return cursor.Place{Secondary: b.Since.UnixMilli(), ID: b.User.String()}
 	})
 	return found, next, nil
 }

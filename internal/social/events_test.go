@@ -119,7 +119,7 @@ func TestEvents_BothSides(t *testing.T) {
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
 		a, b, e := w.listen(ann), w.listen(bob), w.listen(eve)
-		r, _, err := w.Ask(ctx, ann, Asking{User: bob, Remark: "B"})
+		r, _, err := w.SendRequest(ctx, ann, RequestDraft{User: bob, Remark: "B"})
 		w.must(err)
 		a.expect("requested pending user 0 to user 1")
 		b.expect("requested pending user 0 to user 1", "unread 1")

@@ -70,7 +70,7 @@ func befriend(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("friends:", are)
-	if _, _, err := s.Ask(ctx, ann.ID, social.Asking{User: bob.ID, Message: "Hi, it's Ann", Remark: "Bobby"}); err != nil {
+	if _, _, err := s.SendRequest(ctx, ann.ID, social.RequestDraft{User: bob.ID, Message: "Hi, it's Ann", Remark: "Bobby"}); err != nil {
 		return err
 	}
 	waiting, _, err := s.Received(ctx, bob.ID, "", 10)

@@ -29,7 +29,7 @@ func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, page strin
 		return nil, "", 0, asKind(ctx, err)
 	}
 	found, next = cursor.Page(found, limit, func(f Friend) cursor.Place {
-		return cursor.Place{A: int64(f.Order), B: f.Since.UnixMilli(), ID: f.User.String()}
+		return cursor.Place{Primary: int64(f.Order), Secondary: f.Since.UnixMilli(), ID: f.User.String()}
 	})
 	return found, next, l.version, nil
 }
@@ -60,8 +60,8 @@ func (s *Service) Friend(ctx context.Context, user, other accounts.ID) (_ Friend
 	return k.friend(other), nil
 }
 
-// Changes are the changes of a list of friends.
-type Changes struct {
+// ChangePage is a page of the changes of a list of friends.
+type ChangePage struct {
 	Changed []Friend
 	Removed []accounts.ID
 	Version int64 // the version of the last change
@@ -70,18 +70,18 @@ type Changes struct {
 }
 
 // Changes returns up to limit changes of user's list since a version. Each friend appears once, with the last change.
-func (s *Service) Changes(ctx context.Context, user accounts.ID, since int64, limit int) (c Changes, err error) {
+func (s *Service) Changes(ctx context.Context, user accounts.ID, since int64, limit int) (c ChangePage, err error) {
 	defer errs.Wrap(&err, "social.Changes %s", user)
 	if c, err = changedFriends(ctx, s.db, user, since, limit); err != nil {
-		return Changes{}, asKind(ctx, err)
+		return ChangePage{}, asKind(ctx, err)
 	}
 	// Read after the rows, so that a removal that was pruned in the meantime is noticed.
 	l, err := readList(ctx, s.db, user)
 	if err != nil {
-		return Changes{}, asKind(ctx, err)
+		return ChangePage{}, asKind(ctx, err)
 	}
 	if since < l.pruned || since > l.version { // or the database was restored
-		return Changes{Version: l.version, Reset: true}, nil
+		return ChangePage{Version: l.version, Reset: true}, nil
 	}
 	return c, nil
 }

@@ -100,14 +100,14 @@ type PageQuery struct {
 func (s *Service) postRequest(ctx context.Context, caller accounts.Caller,
 	in *web.Body[api.FriendRequestNew]) (*web.Body[api.FriendRequestReply], error) {
 	b := in.Body
-	a := Asking{Card: b.Card, Message: b.Message, Source: b.Source, Remark: b.Remark, Tag: b.Tag}
+	a := RequestDraft{Card: b.Card, Message: b.Message, Source: b.Source, Remark: b.Remark, Tag: b.Tag}
 	if b.User != "" {
 		var err error
 		if a.User, err = ids.Parse[accounts.User](b.User); err != nil {
 			return nil, accounts.ErrNoUser
 		}
 	}
-	r, isNew, err := s.Ask(ctx, caller.User, a)
+	r, isNew, err := s.SendRequest(ctx, caller.User, a)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
-// Asking is a friend request from its sender's view.
-type Asking struct {
+// RequestDraft is a friend request that is not sent yet.
+type RequestDraft struct {
 	User    accounts.ID // the receiver; set either this
 	Card    string      // or the token of the receiver's card
 	Message string
@@ -31,12 +31,12 @@ type Asking struct {
 // CardSource is the source of friends whose card was scanned.
 const CardSource = "card"
 
-// Ask sends a friend request. If the same request is pending already, isNew is false and nothing changes. If the other
+// SendRequest sends a friend request. If the same request is pending already, isNew is false and nothing changes. If the other
 // user has sent one already, the two become friends, and the result is the other's request. Its errors are ErrWhom,
 // ErrSelf, ErrText, ErrSource, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull,
 // accounts.ErrNoUser, accounts.ErrNoCard, webhooks.ErrRefused and webhooks.ErrUnavailable.
-func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Request, isNew bool, err error) {
-	defer errs.Wrap(&err, "social.Ask %s", from)
+func (s *Service) SendRequest(ctx context.Context, from accounts.ID, a RequestDraft) (r Request, isNew bool, err error) {
+	defer errs.Wrap(&err, "social.SendRequest %s", from)
 	if a.User.IsZero() == (a.Card == "") {
 		return Request{}, false, ErrWhom
 	}
@@ -64,7 +64,7 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	}
 	if s.hooks.HasBefore(api.BeforeFriendRequest) {
 		_, result, err := s.outcome(ctx, s.db, from, to, a, "")
-		if err == nil && result != askPending {
+		if err == nil && result != resultPending {
 			_, err = s.hooks.Before(ctx, api.BeforeFriendRequest, from.String(), Request{From: from, To: to, Message: a.Message}.hook(), nil)
 		}
 		if err != nil {
@@ -74,15 +74,15 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	var d changeSet
 	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d))
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		r, isNew, err = s.ask(ctx, tx, &d, from, to, a)
+		r, isNew, err = s.writeRequest(ctx, tx, &d, from, to, a)
 		return err
 	})
 	return r, isNew, err
 }
 
 // outcome returns the outcome of a request. lock is the SQL clause that locks the pending one.
-func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a Asking,
-	lock string) (b pairState, _ askResult, err error) {
+func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a RequestDraft,
+	lock string) (b pairState, _ requestResult, err error) {
 	if b, err = readPairState(ctx, q, from, to, lock); err != nil {
 		return b, 0, err
 	}
@@ -91,21 +91,22 @@ func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to account
 			return b, 0, err
 		}
 	}
-	result, err := b.ask(from, q.Now(), s.cfg)
+	result, err := b.checkRequest(from, q.Now(), s.cfg)
 	return b, result, err
 }
 
-// ask is the transaction of Ask.
-func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to accounts.ID, a Asking) (_ Request, isNew bool, err error) {
+// writeRequest is the transaction of SendRequest.
+func (s *Service) writeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to accounts.ID,
+	a RequestDraft) (_ Request, isNew bool, err error) {
 	lists, err := lockLists(ctx, tx, from, to)
 	if err != nil {
 		return Request{}, false, err
 	}
 	b, result, err := s.outcome(ctx, tx, from, to, a, tx.Dialect().ForUpdate())
-	if err != nil || result == askPending {
+	if err != nil || result == resultPending {
 		return b.pending, false, err
 	}
-	if result == askMutual {
+	if result == resultMutual {
 		r, err := d.close(ctx, tx, b.pending, Accepted)
 		if err == nil {
 			request := r
@@ -290,7 +291,7 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, page string, limit
 		return nil, "", asKind(ctx, err)
 	}
 	found, next = cursor.Page(found, limit, func(r Request) cursor.Place {
-		return cursor.Place{B: r.Created.UnixMilli(), ID: r.To.String()}
+		return cursor.Place{Secondary: r.Created.UnixMilli(), ID: r.To.String()}
 	})
 	return found, next, nil
 }

@@ -32,27 +32,27 @@ func TestAsk_Refusals(t *testing.T) {
 		w.exec("UPDATE users SET erased = 1 WHERE id = ?", gone)
 		w.must(w.Block(ctx, bob, ann))
 		for what, c := range map[string]struct {
-			a    Asking
+			a    RequestDraft
 			want error
 		}{
-			"oneself":            {Asking{User: ann}, ErrSelf},
-			"oneself by card":    {Asking{Card: w.card(ann)}, ErrSelf},
-			"nobody":             {Asking{}, ErrWhom},
-			"user and card":      {Asking{User: bob, Card: w.card(bob)}, ErrWhom},
-			"an unknown card":    {Asking{Card: "x"}, accounts.ErrNoCard},
-			"an unknown user":    {Asking{User: ids.New[accounts.User]()}, accounts.ErrNoUser},
-			"a deleted user":     {Asking{User: gone}, accounts.ErrNoUser},
-			"accepts none":       {Asking{User: shy}, ErrNotAccepting},
-			"accepts none, card": {Asking{Card: w.card(shy)}, ErrNotAccepting},
-			"user who blocks":    {Asking{User: bob}, ErrNotAccepting},
-			"with a bad text":    {Asking{User: bob, Message: "\u202e"}, ErrText},
-			"with a bad tag":     {Asking{User: bob, Tag: "\n\x00"}, ErrText},
-			"with a bad source":  {Asking{User: bob, Source: "A B"}, ErrSource},
+			"oneself":            {RequestDraft{User: ann}, ErrSelf},
+			"oneself by card":    {RequestDraft{Card: w.card(ann)}, ErrSelf},
+			"nobody":             {RequestDraft{}, ErrWhom},
+			"user and card":      {RequestDraft{User: bob, Card: w.card(bob)}, ErrWhom},
+			"an unknown card":    {RequestDraft{Card: "x"}, accounts.ErrNoCard},
+			"an unknown user":    {RequestDraft{User: ids.New[accounts.User]()}, accounts.ErrNoUser},
+			"a deleted user":     {RequestDraft{User: gone}, accounts.ErrNoUser},
+			"accepts none":       {RequestDraft{User: shy}, ErrNotAccepting},
+			"accepts none, card": {RequestDraft{Card: w.card(shy)}, ErrNotAccepting},
+			"user who blocks":    {RequestDraft{User: bob}, ErrNotAccepting},
+			"with a bad text":    {RequestDraft{User: bob, Message: "\u202e"}, ErrText},
+			"with a bad tag":     {RequestDraft{User: bob, Tag: "\n\x00"}, ErrText},
+			"with a bad source":  {RequestDraft{User: bob, Source: "A B"}, ErrSource},
 		} {
-			_, _, err := w.Ask(ctx, ann, c.a)
+			_, _, err := w.SendRequest(ctx, ann, c.a)
 			w.fails(what, err, c.want)
 		}
-		_, _, err := w.Ask(ctx, bob, Asking{User: ann})
+		_, _, err := w.SendRequest(ctx, bob, RequestDraft{User: ann})
 		w.fails("whom one blocks", err, ErrYouBlock)
 		var rows int
 		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friend_requests) + (SELECT COUNT(*) FROM friend_lists WHERE user_id "+
@@ -69,17 +69,17 @@ func TestAsk_MutualRequestsMakeFriends(t *testing.T) {
 		who := w.join(2)
 		ann, bob := who[0], who[1]
 		for round := range 8 {
-			first, second := Asking{User: bob, Source: "search", Remark: "B"}, Asking{Card: w.card(ann), Remark: "A"}
+			first, second := RequestDraft{User: bob, Source: "search", Remark: "B"}, RequestDraft{Card: w.card(ann), Remark: "A"}
 			var results [2]Request
 			if round%2 == 0 {
 				var all sync.WaitGroup
-				all.Go(func() { results[0], _, _ = w.Ask(t.Context(), ann, first) })
-				all.Go(func() { results[1], _, _ = other.Ask(t.Context(), bob, second) })
+				all.Go(func() { results[0], _, _ = w.SendRequest(t.Context(), ann, first) })
+				all.Go(func() { results[1], _, _ = other.SendRequest(t.Context(), bob, second) })
 				all.Wait()
 			} else {
-				results[0], _, _ = w.Ask(t.Context(), ann, first)
+				results[0], _, _ = w.SendRequest(t.Context(), ann, first)
 				w.setAcceptsRequests(ann, false) // Bob has a request already, so the setting does not apply to him
-				results[1], _, _ = other.Ask(t.Context(), bob, second)
+				results[1], _, _ = other.SendRequest(t.Context(), bob, second)
 				w.setAcceptsRequests(ann, true)
 			}
 			accepted := slices.IndexFunc(results[:], func(r Request) bool { return r.State == Accepted })
@@ -154,7 +154,7 @@ func TestLimits_AreEnforced(t *testing.T) {
 		r := w.sendRequest(who[3], ann)
 		_, err := w.Accept(ctx, ann, r.ID, "", "")
 		w.fails("a third friend", err, ErrFull)
-		_, _, err = w.Ask(ctx, ann, Asking{User: who[3]})
+		_, _, err = w.SendRequest(ctx, ann, RequestDraft{User: who[3]})
 		w.fails("a third friend", err, ErrFull)
 		if got := w.received(ann, 10); len(got) != 1 || got[0].ID != r.ID {
 			t.Errorf("the request does not wait any more: %v", got)
@@ -163,17 +163,17 @@ func TestLimits_AreEnforced(t *testing.T) {
 		_, err = w.Accept(ctx, who[4], r.ID, "", "")
 		w.fails("a third friend of the other", err, ErrOtherFull)
 		w.sendRequest(ann, who[5])
-		_, _, err = w.Ask(ctx, ann, Asking{User: who[6]})
+		_, _, err = w.SendRequest(ctx, ann, RequestDraft{User: who[6]})
 		w.fails("a third request", err, ErrOutFull)
 		w.must(w.Withdraw(ctx, ann, r.ID))
 		w.sendRequest(ann, who[6])
 
 		w.sendRequest(who[4], ann)
 		w.sendRequest(who[7], ann)
-		_, _, err = w.Ask(ctx, who[6], Asking{User: who[0]}) // Ann has sent a request
+		_, _, err = w.SendRequest(ctx, who[6], RequestDraft{User: who[0]}) // Ann has sent a request
 		w.fails("receiver", err, ErrOtherFull)
 		extra := w.join(1)[0]
-		_, _, err = w.Ask(ctx, extra, Asking{User: ann})
+		_, _, err = w.SendRequest(ctx, extra, RequestDraft{User: ann})
 		w.fails("a fourth one that waits", err, ErrNotAccepting)
 
 		w.must(w.Block(ctx, ann, who[6]))
@@ -214,9 +214,15 @@ func TestLimits_HoldForConcurrentCalls(t *testing.T) {
 		for range 3 {
 			one("block", ErrBlocksFull, func(on *world, o accounts.ID) error { return on.Block(ctx, ann, o) })
 			w.exec("DELETE FROM blocks")
-			one("ask", ErrOutFull, func(on *world, o accounts.ID) error { _, _, err := on.Ask(ctx, ann, Asking{User: o}); return err })
+			one("ask", ErrOutFull, func(on *world, o accounts.ID) error {
+				_, _, err := on.SendRequest(ctx, ann, RequestDraft{User: o})
+				return err
+			})
 			w.exec("DELETE FROM friend_requests")
-			one("be asked", ErrNotAccepting, func(on *world, o accounts.ID) error { _, _, err := on.Ask(ctx, o, Asking{User: ann}); return err })
+			one("be asked", ErrNotAccepting, func(on *world, o accounts.ID) error {
+				_, _, err := on.SendRequest(ctx, o, RequestDraft{User: ann})
+				return err
+			})
 			w.exec("DELETE FROM friend_requests")
 			requests := map[accounts.ID]RequestID{}
 			for _, o := range others { // more than may be pending: otherwise only one could be accepted
@@ -687,7 +693,7 @@ func TestUnfriend_DeletesContentOfRow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		who := w.join(2)
-		r, _, err := w.Ask(t.Context(), who[0], Asking{User: who[1], Source: "search", Remark: "Bobby", Tag: "school"})
+		r, _, err := w.SendRequest(t.Context(), who[0], RequestDraft{User: who[1], Source: "search", Remark: "Bobby", Tag: "school"})
 		w.must(err)
 		_, err = w.Accept(t.Context(), who[1], r.ID, "Annie", "work")
 		w.must(err)
@@ -835,7 +841,7 @@ func TestAsk_Cooldown(t *testing.T) {
 		ann, bob, eve := who[0], who[1], who[2]
 		again := func(want error) {
 			t.Helper()
-			_, _, err := w.Ask(t.Context(), ann, Asking{User: bob})
+			_, _, err := w.SendRequest(t.Context(), ann, RequestDraft{User: bob})
 			w.fails("asking again", err, want)
 		}
 		w.must(w.Withdraw(t.Context(), ann, w.sendRequest(ann, bob).ID))
@@ -852,7 +858,7 @@ func TestAsk_Cooldown(t *testing.T) {
 		w.must(w.Block(t.Context(), bob, ann))
 		again(ErrTooSoon) // as if there were no block
 		w.must(w.Unblock(t.Context(), bob, ann))
-		if _, _, err := w.Ask(t.Context(), ann, Asking{Card: w.card(bob)}); err != nil {
+		if _, _, err := w.SendRequest(t.Context(), ann, RequestDraft{Card: w.card(bob)}); err != nil {
 			t.Errorf("by the card that Bob shows: %v", err)
 		}
 		w.must(w.Withdraw(t.Context(), ann, w.sent(ann, 10)[0].ID))

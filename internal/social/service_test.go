@@ -166,7 +166,7 @@ func (w *world) fails(what string, err, want error) {
 
 func (w *world) sendRequest(from, to accounts.ID) Request {
 	w.t.Helper()
-	r, _, err := w.Ask(w.t.Context(), from, Asking{User: to})
+	r, _, err := w.SendRequest(w.t.Context(), from, RequestDraft{User: to})
 	w.must(err)
 	return r
 }
@@ -350,7 +350,8 @@ func TestFriendship_EndToEnd(t *testing.T) {
 		if w.isFriend(ann, bob) || other.isFriend(bob, ann) {
 			t.Fatal("they are friends already")
 		}
-		r, isNew, err := w.Ask(ctx, ann, Asking{User: bob, Message: " Hi,\nit's me ", Source: "search", Remark: "Bobby", Tag: "school"})
+		r, isNew, err := w.SendRequest(ctx, ann, RequestDraft{User: bob, Message: " Hi,\nit's me ", Source: "search", Remark: "Bobby",
+			Tag: "school"})
 		if err != nil || !isNew || r.Message != "Hi,\nit's me" || r.State != Pending || r.From != ann || r.To != bob {
 			t.Fatalf("got %+v, %v, %v", r, isNew, err)
 		}
@@ -359,7 +360,7 @@ func TestFriendship_EndToEnd(t *testing.T) {
 		}
 		w.totals("she asks", ann, Totals{RequestsOut: 1})
 		w.totals("she asks him", bob, Totals{RequestsIn: 1})
-		again, isNew, err := other.Ask(ctx, ann, Asking{User: bob, Message: "other words"})
+		again, isNew, err := other.SendRequest(ctx, ann, RequestDraft{User: bob, Message: "other words"})
 		if err != nil || isNew || again != r {
 			t.Errorf("again: got %+v, %v, %v, want the same", again, isNew, err)
 		}
@@ -389,7 +390,7 @@ func TestFriendship_EndToEnd(t *testing.T) {
 		if n := w.unreadOf(bob); n != 0 || len(w.received(bob, 10)) != 0 {
 			t.Errorf("%d unread, want none of what was answered", n)
 		}
-		_, _, err = w.Ask(ctx, bob, Asking{User: ann})
+		_, _, err = w.SendRequest(ctx, bob, RequestDraft{User: ann})
 		w.fails("a friend asks", err, ErrAlready)
 		w.must(w.Block(ctx, ann, eve))
 		w.totals("one friend and a block", ann, Totals{Friends: 1, Blocks: 1})

@@ -164,17 +164,17 @@ type pairState struct {
 	out, in   int       // pending requests, from the sender and to the receiver
 }
 
-// An askResult is the result of a request.
-type askResult int
+// A requestResult is the result of a request.
+type requestResult int
 
 const (
-	askNew     askResult = iota // a new request
-	askPending                  // the same request is pending already
-	askMutual                   // the other user had sent one: they are friends
+	resultNew     requestResult = iota // a new request
+	resultPending                      // the same request is pending already
+	resultMutual                       // the other user had sent one: they are friends
 )
 
-// ask returns the outcome of a request by from.
-func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (askResult, error) {
+// checkRequest returns the result of a request by from.
+func (b pairState) checkRequest(from accounts.ID, now time.Time, limits Settings) (requestResult, error) {
 	waits := b.pending.open(now)
 	switch {
 	case !b.exists:
@@ -182,9 +182,9 @@ func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (askRes
 	case b.friends:
 		return 0, ErrAlready
 	case waits && b.pending.From == from:
-		return askPending, nil
+		return resultPending, nil
 	case waits: // the receiver has sent a request already, so its settings do not matter
-		return askMutual, nil
+		return resultMutual, nil
 	case b.youBlock:
 		return 0, ErrYouBlock
 	case now.Before(b.cooldown): // before all checks whose error would distinguish a block from a refusal
@@ -194,7 +194,7 @@ func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (askRes
 	case b.out >= limits.RequestsOut:
 		return 0, ErrOutFull
 	}
-	return askNew, nil
+	return resultNew, nil
 }
 
 // checkRoom returns ErrFull or ErrOtherFull if one of the two may have no more friends.

@@ -22,34 +22,35 @@ func TestPairState_AskResult(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		b    pairState
-		want askResult
+		want requestResult
 		err  error
 	}{
-		{"nothing is in the way", good, askNew, nil},
+		{"nothing is in the way", good, resultNew, nil},
 		{"no account", pairState{accepts: true}, 0, accounts.ErrNoUser},
 		{"no account, and a pending request", pairState{pending: waits(them, time.Hour)}, 0, accounts.ErrNoUser},
 		{"they are friends", with(func(b *pairState) { b.friends = true }), 0, ErrAlready},
 		{"they are friends, and no requests are taken", with(func(b *pairState) { b.friends, b.accepts = true, false }), 0, ErrAlready},
-		{"asked already", with(func(b *pairState) { b.pending = waits(me, time.Millisecond) }), askPending, nil},
+		{"asked already", with(func(b *pairState) { b.pending = waits(me, time.Millisecond) }), resultPending, nil},
 		{"asked already, and no requests are taken any more", with(func(b *pairState) {
 			b.pending, b.accepts = waits(me, 1), false
-		}), askPending, nil},
-		{"asked already, and out of requests", with(func(b *pairState) { b.pending, b.out = waits(me, 1), 3 }), askPending, nil},
-		{"asked long ago", with(func(b *pairState) { b.pending = waits(me, 0) }), askNew, nil},
-		{"the other has asked", with(func(b *pairState) { b.pending = waits(them, time.Millisecond) }), askMutual, nil},
-		{"the other has asked and takes no requests", with(func(b *pairState) { b.pending, b.accepts = waits(them, 1), false }), askMutual, nil},
-		{"the other has asked, out of requests", with(func(b *pairState) { b.pending, b.out, b.in = waits(them, 1), 3, 5 }), askMutual, nil},
-		{"the other asked long ago", with(func(b *pairState) { b.pending = waits(them, 0) }), askNew, nil},
+		}), resultPending, nil},
+		{"asked already, and out of requests", with(func(b *pairState) { b.pending, b.out = waits(me, 1), 3 }), resultPending, nil},
+		{"asked long ago", with(func(b *pairState) { b.pending = waits(me, 0) }), resultNew, nil},
+		{"the other has asked", with(func(b *pairState) { b.pending = waits(them, time.Millisecond) }), resultMutual, nil},
+		{"the other has asked and takes no requests", with(func(b *pairState) { b.pending, b.accepts = waits(them, 1), false }), resultMutual,
+			nil},
+		{"the other has asked, out of requests", with(func(b *pairState) { b.pending, b.out, b.in = waits(them, 1), 3, 5 }), resultMutual, nil},
+		{"the other asked long ago", with(func(b *pairState) { b.pending = waits(them, 0) }), resultNew, nil},
 		{"they block", with(func(b *pairState) { b.theyBlock = true }), 0, ErrNotAccepting},
 		{"no requests are taken", with(func(b *pairState) { b.accepts = false }), 0, ErrNotAccepting},
 		{"too many wait for them", with(func(b *pairState) { b.in = 5 }), 0, ErrNotAccepting},
 		{"they block, and out of requests", with(func(b *pairState) { b.theyBlock, b.out = true, 3 }), 0, ErrNotAccepting},
 		{"I block", with(func(b *pairState) { b.youBlock = true }), 0, ErrYouBlock},
 		{"both block", with(func(b *pairState) { b.youBlock, b.theyBlock = true, true }), 0, ErrYouBlock},
-		{"one request left on both sides", with(func(b *pairState) { b.out, b.in = 2, 4 }), askNew, nil},
+		{"one request left on both sides", with(func(b *pairState) { b.out, b.in = 2, 4 }), resultNew, nil},
 		{"out of requests", with(func(b *pairState) { b.out = 3 }), 0, ErrOutFull},
 	} {
-		if got, err := c.b.ask(me, now, limits); got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+		if got, err := c.b.checkRequest(me, now, limits); got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: got %d, %v, want %d, %v", c.what, got, err, c.want, c.err)
 		}
 	}

@@ -192,19 +192,19 @@ func Count(ctx context.Context, q sqldb.Querier, user accounts.ID) (t Totals, er
 }
 
 // firstFriend is the place before every friend. Friends are sorted by their order, which is A, and the time B.
-var firstFriend = cursor.Place{A: math.MinInt32, B: math.MaxInt64}
+var firstFriend = cursor.Place{Primary: math.MinInt32, Secondary: math.MaxInt64}
 
 // pageFriends returns up to n friends after a place, of one tag unless it is empty.
 func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag string, after cursor.Place, n int) ([]Friend, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+` FROM friends WHERE user_id = ? AND gone = 0 AND sort >= ? AND (? = '' OR tag = ?)
 		AND (sort > ? OR since < ? OR (since = ? AND friend_id > ?)) ORDER BY sort, since DESC, friend_id LIMIT ?`,
-		user, after.A, tag, tag, after.A, after.B, after.B, after.ID, n)
+		user, after.Primary, tag, tag, after.Primary, after.Secondary, after.Secondary, after.ID, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Friend, error) { return scanFriend(rows) })
 }
 
 // changedFriends returns up to n changes of a list after a version, in the order of versions.
-func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (Changes, error) {
-	c := Changes{Version: since}
+func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (ChangePage, error) {
+	c := ChangePage{Version: since}
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+
 		", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n+1)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -397,12 +397,12 @@ func pendingWith(ctx context.Context, q sqldb.Querier, user accounts.ID, others 
 }
 
 // newest is the place before every row of a list with the newest first. Its rows are sorted by the time B alone.
-var newest = cursor.Place{B: math.MaxInt64}
+var newest = cursor.Place{Secondary: math.MaxInt64}
 
 // pageSent returns up to n pending requests of a user, after a place.
 func pageSent(ctx context.Context, q sqldb.Querier, user accounts.ID, after cursor.Place, n int) ([]Request, error) {
 	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+` FROM friend_requests WHERE from_id = ? AND state = 0 AND created <= ? AND expires > ?
-		AND (created < ? OR to_id > ?) ORDER BY created DESC, to_id LIMIT ?`, user, after.B, q.Now().UnixMilli(), after.B, after.ID, n))
+		AND (created < ? OR to_id > ?) ORDER BY created DESC, to_id LIMIT ?`, user, after.Secondary, q.Now().UnixMilli(), after.Secondary, after.ID, n))
 }
 
 // unread returns the numbers of pending requests that users have not seen. It omits users without any.
@@ -522,7 +522,7 @@ func deleteBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) (bo
 // pageBlocks returns up to n blocks of a user after a place.
 func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after cursor.Place, n int) ([]Block, error) {
 	rows, err := q.QueryContext(ctx, `SELECT blocked_id, since FROM blocks WHERE user_id = ? AND since <= ? AND (since < ? OR blocked_id > ?)
-		ORDER BY since DESC, blocked_id LIMIT ?`, user, after.B, after.B, after.ID, n)
+		ORDER BY since DESC, blocked_id LIMIT ?`, user, after.Secondary, after.Secondary, after.ID, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Block, err error) {
 		var since int64
 		err = rows.Scan(&b.User, &since)

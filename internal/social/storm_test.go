@@ -40,7 +40,7 @@ func (w *world) anything(rng *rand.Rand, who []accounts.ID) (what string, err er
 	}
 	switch n := rng.IntN(100); {
 	case n < 35:
-		_, _, err = w.Ask(ctx, a, Asking{User: b, Remark: fmt.Sprint(n)})
+		_, _, err = w.SendRequest(ctx, a, RequestDraft{User: b, Remark: fmt.Sprint(n)})
 		return "ask", err
 	case n < 55:
 		_, err = w.Accept(ctx, a, waiting(w.Received), "x", "y")
@@ -229,7 +229,7 @@ func TestWithoutRedis_ReadsUseSQL(t *testing.T) {
 	if w.unreadOf(ann) != 1 || len(w.received(ann, 10)) != 1 || w.isFriend(ann, bob) || !w.isFriend(ann, eve) {
 		t.Error("killed: what was done is not seen")
 	}
-	_, _, err := w.Ask(t.Context(), bob, Asking{User: ann})
+	_, _, err := w.SendRequest(t.Context(), bob, RequestDraft{User: ann})
 	w.fails("blocked meanwhile", err, ErrNotAccepting)
 	if list, _ := w.list(ann, 10); len(list) != 1 {
 		t.Errorf("the list is %v", list)

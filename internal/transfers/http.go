@@ -60,8 +60,8 @@ func (s *Service) Routes(a *web.API) {
 			"Range.",
 		Errors: []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrRefused, ErrYouBlock, social.ErrStore, ErrStore}}, s.postLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit,
-		Answer:  octets,
-		Summary: "Download a file by link",
+		MediaType: octets,
+		Summary:   "Download a file by link",
 		Description: "The file is sent as octets and as an attachment. Only recordings of messages have their own type, and thumbnails are " +
 			"sent as images for display. The ETag is the SHA-256 of the file.",
 		Errors: []*errs.Error{ErrLink, ErrGone, accounts.ErrStore, social.ErrStore, ErrStorage, ErrStore}}, s.getFile)

@@ -242,7 +242,7 @@ func (w *world) join(n int) {
 
 func (w *world) befriend(a, b int) {
 	w.t.Helper()
-	r, _, err := w.social.Ask(w.t.Context(), w.users[a], social.Asking{User: w.users[b]})
+	r, _, err := w.social.SendRequest(w.t.Context(), w.users[a], social.RequestDraft{User: w.users[b]})
 	w.must(err)
 	_, err = w.social.Accept(w.t.Context(), w.users[b], r.ID, "", "")
 	w.must(err)

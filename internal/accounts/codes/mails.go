@@ -71,7 +71,7 @@ func codeMail(l i18n.Language, p Purpose, known bool, code string, life time.Dur
 	case ForLeaveEmail:
 		subject, purpose = "Your code to leave this address", "to have another address for your account in place of this one"
 	}
-	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(codeText, code, l.Say(purpose), int(life.Minutes()))}
+	return mail.Message{Subject: l.Translate(subject), Text: l.Sprintf(codeText, code, l.Translate(purpose), int(life.Minutes()))}
 }
 
 const (
@@ -82,5 +82,5 @@ const (
 )
 
 func noCode(l i18n.Language, subject, purpose string) mail.Message {
-	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(noCodeText, l.Say(purpose))}
+	return mail.Message{Subject: l.Translate(subject), Text: l.Sprintf(noCodeText, l.Translate(purpose))}
 }

@@ -42,12 +42,12 @@ func Parse(cursor string, n int) (numbers []int64, id string, ok bool) {
 
 // Place is the position where a page of a list ends: two numbers in the order of the list, and an id.
 type Place struct {
-	A, B int64
-	ID   string
+	Primary, Secondary int64
+	ID                 string
 }
 
 // String returns the cursor of the place.
-func (p Place) String() string { return Of(p.ID, p.A, p.B) }
+func (p Place) String() string { return Of(p.ID, p.Primary, p.Secondary) }
 
 // ParsePlace returns the place of a cursor, or first for an empty cursor. It returns invalid for any other text.
 func ParsePlace(cursor string, first Place, invalid error) (Place, error) {

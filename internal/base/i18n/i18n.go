@@ -25,8 +25,8 @@ const (
 )
 
 var (
-	spoken  = []Language{English, Chinese}
-	matcher = language.NewMatcher([]language.Tag{language.English, language.SimplifiedChinese})
+	supported = []Language{English, Chinese}
+	matcher   = language.NewMatcher([]language.Tag{language.English, language.SimplifiedChinese})
 )
 
 // maxHeader is the largest header that is parsed, in bytes; browsers send far less.
@@ -49,7 +49,7 @@ func named(header string) Language {
 	if sure == language.No {
 		return ""
 	}
-	return spoken[i]
+	return supported[i]
 }
 
 // Key is the context key of a function that returns the caller's Accept-Language header; the transport provides it.
@@ -66,8 +66,8 @@ func Named(ctx context.Context) Language {
 	return ""
 }
 
-// Say translates an English text. The text may be the result of a format; the translation has the same arguments.
-func (l Language) Say(text string) string {
+// Translate translates an English text. The text may be the result of a format; the translation has the same arguments.
+func (l Language) Translate(text string) string {
 	if l != Chinese || text == "" {
 		return text
 	}
@@ -80,7 +80,7 @@ func (l Language) Say(text string) string {
 			for i, arg := range m[1:] {
 				args[i] = arg
 			}
-			return fmt.Sprintf(p.said, args...)
+			return fmt.Sprintf(p.translated, args...)
 		}
 	}
 	return text
@@ -88,7 +88,7 @@ func (l Language) Say(text string) string {
 
 // Sprintf is fmt.Sprintf with a translated format.
 func (l Language) Sprintf(format string, args ...any) string {
-	return fmt.Sprintf(l.Say(format), args...)
+	return fmt.Sprintf(l.Translate(format), args...)
 }
 
 // Has reports whether an English text or format has a translation.
@@ -102,8 +102,8 @@ var verb = regexp.MustCompile(`%[.0-9]*[dsvq]`)
 
 // pattern matches texts that were made of a format.
 type pattern struct {
-	english *regexp.Regexp
-	said    string // with %s for each argument, in the same order
+	english    *regexp.Regexp
+	translated string // with %s for each argument, in the same order
 }
 
 var patterns = sync.OnceValue(func() (all []pattern) {

@@ -18,7 +18,7 @@ func TestAccepted_ReturnsTheBestLanguage(t *testing.T) {
 	}
 }
 
-func TestSay_TranslatesTextsAndFormats(t *testing.T) {
+func TestTranslate_TranslatesTextsAndFormats(t *testing.T) {
 	for text, want := range map[string]string{
 		"You cannot do this to yourself.":                          "不能对自己进行此操作。",
 		"is before 2026-01-02, the first day that can be made up":  "早于 2026-01-02，即最早可补签的一天",
@@ -27,10 +27,10 @@ func TestSay_TranslatesTextsAndFormats(t *testing.T) {
 		"This account is banned until 2026-11-23T00:00:00Z: spam.": "该账号已被封禁至 2026-11-23T00:00:00Z：spam。",
 		"": "",
 	} {
-		if got := Chinese.Say(text); got != want {
+		if got := Chinese.Translate(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
-		if got := English.Say(text); got != text {
+		if got := English.Translate(text); got != text {
 			t.Errorf("%q in English: got %q", text, got)
 		}
 	}

@@ -29,8 +29,8 @@ type Invocation struct {
 	Opened *http.Request
 }
 
-// Answer is the response of an operation to an [Invocation].
-type Answer struct {
+// Response is the response of an operation to an [Invocation].
+type Response struct {
 	Status int         // as HTTP has it
 	Header http.Header // as in HTTP: RateLimit-Remaining, Retry-After, Idempotency-Replayed
 	Body   []byte      // JSON: the operation's own, or a problem document if Status is 400 or more
@@ -45,7 +45,7 @@ var (
 // as an HTTP request: token, limit, checks, Idempotency-Key, refusals, metrics and log lines. An Idempotency-Key is
 // valid over both transports, if the query of the HTTP request has its names in alphabetical order. Invoke refuses
 // streams, and operations with a body or response that is not JSON.
-func (a *API) Invoke(ctx context.Context, in Invocation) Answer {
+func (a *API) Invoke(ctx context.Context, in Invocation) Response {
 	w := &memory{header: http.Header{}}
 	rt := a.routes[in.Op]
 	r := in.request(rt).WithContext(ctx)
@@ -56,7 +56,7 @@ func (a *API) Invoke(ctx context.Context, in Invocation) Answer {
 	if w.status == 0 { // the handler wrote nothing
 		w.status = http.StatusOK
 	}
-	return Answer{Status: w.status, Header: w.header, Body: bytes.TrimSuffix(w.body.Bytes(), []byte{'\n'})}
+	return Response{Status: w.status, Header: w.header, Body: bytes.TrimSuffix(w.body.Bytes(), []byte{'\n'})}
 }
 
 func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, body []byte) {
@@ -74,7 +74,7 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 			c.refuse(newProblem(http.StatusNotFound, errNoOperation))
 		}
 		return
-	case rt.listen != nil || rt.in.Media() != "" || rt.op.Answer != "":
+	case rt.listen != nil || rt.in.Media() != "" || rt.op.MediaType != "":
 		c.route = rt
 		c.refuse(newProblem(http.StatusUnprocessableEntity, errOnlyHTTP))
 		return

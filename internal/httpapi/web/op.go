@@ -76,9 +76,9 @@ type Op struct {
 	// Events documents the events of a stream: it maps each name to a value of the type of its data.
 	Events map[string]any
 
-	// Answer documents the media type of an output whose Body is []byte instead of JSON; the output sets its
+	// MediaType documents the media type of an output whose Body is []byte instead of JSON; the output sets its
 	// Content-Type.
-	Answer string
+	MediaType string
 }
 
 const defaultMaxBody = 64 << 10

@@ -156,7 +156,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		refusals[rt.statusOf(e)] = append(refusals[rt.statusOf(e)], e)
 	}
 	rt.in.Describe(h)
-	a.describeAnswer(h, rt, out)
+	a.describeResponse(h, rt, out)
 	rt.codes = map[string]bool{}
 	for status, list := range refusals {
 		h.Responses[strconv.Itoa(status)] = a.describeRefusal(rt, status, list)
@@ -190,7 +190,7 @@ func (a *API) describeRefusal(rt *route, status int, list []*errs.Error) *huma.R
 	}
 }
 
-func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
+func (a *API) describeResponse(h *huma.Operation, rt *route, out reflect.Type) {
 	names := []string{"X-Request-ID"}
 	if rt.op.Limit.Max > 0 {
 		names = append(names, "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
@@ -211,14 +211,14 @@ func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	r := &huma.Response{Description: http.StatusText(rt.out.status), Headers: refer(names...)}
 	h.Responses[status] = r
 	if rt.out.serve != nil {
-		r.Content = map[string]*huma.MediaType{rt.op.Answer: {Schema: bind.Octets()}}
+		r.Content = map[string]*huma.MediaType{rt.op.MediaType: {Schema: bind.Octets()}}
 	}
 	if rt.out.body != nil {
 		f := out.Elem().FieldByIndex(rt.out.body)
 		schema := huma.SchemaFromField(a.schemas(), f, bind.Hint(out.Elem(), f, rt.op.ID+"Response"))
 		media := onlyJSON[0]
-		if rt.op.Answer != "" {
-			media, schema = rt.op.Answer, bind.Octets()
+		if rt.op.MediaType != "" {
+			media, schema = rt.op.MediaType, bind.Octets()
 		}
 		r.Content = map[string]*huma.MediaType{media: {Schema: schema}}
 	}

@@ -169,9 +169,9 @@ func (p *problem) write(c *call, w http.ResponseWriter) {
 
 // translate translates the texts into a language. Code and type stay.
 func (p *problem) translate(l i18n.Language) {
-	p.Title, p.Detail = l.Say(p.Title), l.Say(p.Detail)
+	p.Title, p.Detail = l.Translate(p.Title), l.Translate(p.Detail)
 	for i := range p.Errors {
-		p.Errors[i].Message = l.Say(p.Errors[i].Message)
+		p.Errors[i].Message = l.Translate(p.Errors[i].Message)
 	}
 }
 

@@ -29,7 +29,7 @@ type rawOut struct {
 
 // echo adds an operation that accepts pictures and returns them.
 func (s *site) echo(op Op) {
-	op.Method, op.Path, op.ID, op.MaxBody, op.Answer = "PUT", "/v1/picture", "picture.put", 100, "image/png"
+	op.Method, op.Path, op.ID, op.MaxBody, op.MediaType = "PUT", "/v1/picture", "picture.put", 100, "image/png"
 	Handle(s.API, op, func(_ context.Context, _ person, in *rawIn) (*rawOut, error) {
 		s.runs.Add(1)
 		return &rawOut{"image/png", append([]byte("got "), in.RawBody...)}, nil

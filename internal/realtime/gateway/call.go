@@ -127,7 +127,7 @@ var noBody = []byte("{}")
 
 // rpcReply returns the reply to a client: the body of the response, or an error. The error has the HTTP status as its
 // code, and its message begins with the code of the problem document.
-func rpcReply(a web.Answer) (centrifuge.RPCReply, error) {
+func rpcReply(a web.Response) (centrifuge.RPCReply, error) {
 	if a.Status < http.StatusBadRequest {
 		if len(a.Body) == 0 {
 			a.Body = noBody

@@ -96,7 +96,7 @@ func FuzzAnswer(f *testing.F) {
 		if after != "" {
 			header.Set("Retry-After", after)
 		}
-		reply, err := rpcReply(web.Answer{Status: status, Header: header, Body: []byte(body)})
+		reply, err := rpcReply(web.Response{Status: status, Header: header, Body: []byte(body)})
 		if status < http.StatusBadRequest {
 			if err != nil || len(reply.Data) == 0 {
 				t.Errorf("%d %q became %q, %v", status, body, reply.Data, err)
