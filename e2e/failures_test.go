@@ -24,10 +24,10 @@ import (
 // Redis. See [world.round].
 
 // killBetweenStages kills a node that has committed, and has sent nothing to Redis since. No other caller works.
-func (w *world) killBetweenStages(n *node, proxy *wire) {
+func (w *world) killBetweenStages(n *node, wire *redistest.Wire) {
 	w.t.Helper()
-	proxy.cut.Store(true)
-	defer proxy.cut.Store(false)
+	wire.BlackHole()
+	defer reconnect(wire)
 	before := w.count()
 	var wg sync.WaitGroup
 	for _, p := range w.late(callers) {
@@ -36,6 +36,12 @@ func (w *world) killBetweenStages(n *node, proxy *wire) {
 	eventually.True(w.t, "a commit, for the kill to follow", func() bool { return w.count() != before })
 	n.Kill()
 	wg.Wait()
+}
+
+// reconnect ends a black hole. The data in it never arrives.
+func reconnect(wire *redistest.Wire) {
+	wire.Reset()
+	wire.Heal()
 }
 
 func (w *world) count() (n int) {
@@ -53,7 +59,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	server := redistest.Server(t)
-	proxy := newWire(t, strings.TrimPrefix(server.URL, "redis://"))
+	wire := redistest.NewWire(t, server.Addr)
 	args := []string{"--social-cooldown-refused", "0s", "--social-cooldown-withdrawn", "0s", "--accounts-limits-codes-per-minute", "1000",
 		"--accounts-limits-codes-per-day", "10000", "--accounts-limits-codes-per-ip", "100000", "--accounts-limits-login-fails", "1000",
 		"--files-from", "everybody", "--chats-messages-from", "everybody", "--files-storage", "folder:" + t.TempDir(),
@@ -61,7 +67,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	const failures = 15
 	reserve := known + (1+*soakFlag)*tapped64 + 2*pairs + 40 + 2*couples + trio + 3 + *soakFlag*callers
 	w := newWorld(t, sqldb.Config{URL: maria.URL}, reserve+*soakFlag*failures*2*perRound,
-		append([]string{"--redis", "redis://" + proxy.ln.Addr().String()}, args...), append([]string{"--redis", server.URL}, args...))
+		append([]string{"--redis", wire.Config().URL}, args...), append([]string{"--redis", server.URL}, args...))
 	w.reserve = reserve
 	w.noteDrops()
 	w.tapAtOnce()
@@ -99,13 +105,13 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			}})
 		}
 		w.suffer(failure{what: "a node is killed between SQL and Redis", nodes: true, replay: w.nodes[:1], do: func() {
-			w.inCalm(func() { w.killBetweenStages(w.nodes[0], proxy) })
+			w.inCalm(func() { w.killBetweenStages(w.nodes[0], wire) })
 			w.nodes[0].Start()
 		}})
 		// Before these two failures, the node considers Redis unavailable. Afterwards users stop writing: no later event shows
 		// a client that it is behind.
 		cut := func() {
-			proxy.cut.Store(true)
+			wire.BlackHole()
 			eventually.Equal(t, "the parts of the node that read from SQL", 3, func() int { // check-ins, messages, and Redis itself
 				return strings.Count(readiness(t.Context(), w.hc, w.nodes[0]), "answering from sql")
 			})
@@ -115,7 +121,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			cut()
 			w.inCalm(func() {
 				w.nodes[0].Kill()
-				proxy.cut.Store(false)
+				reconnect(wire)
 				w.nodes[0].Start()
 				chats.check()
 				chats.sameAsFresh(server.FlushAll)
@@ -124,7 +130,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		w.suffer(failure{what: "a node is cut off from Redis", replay: w.nodes, do: func() {
 			cut()
 			w.inCalm(func() {
-				proxy.cut.Store(false)
+				reconnect(wire)
 				chats.check()
 				chats.sameAsFresh(server.FlushAll)
 			})

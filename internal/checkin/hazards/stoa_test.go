@@ -19,7 +19,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
-	"github.com/stoa-dev/stoa/lib/cache/cachetest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
@@ -30,7 +29,7 @@ import (
 type stoa struct {
 	t     *testing.T
 	redis *redistest.Instance
-	proxy *cachetest.Proxy // between the servers and Redis
+	wire  *redistest.Wire // between the servers and Redis
 	db    *sqldb.DB
 	nodes [2]*testkit.Server
 	now   time.Time
@@ -47,11 +46,11 @@ type account struct {
 
 func startStoa(t *testing.T, _ scenario) system {
 	s := &stoa{t: t, redis: redistest.Server(t)}
-	s.proxy = cachetest.NewProxy(t, s.redis.Addr)
+	s.wire = redistest.NewWire(t, s.redis.Addr)
 	dir := t.TempDir()
 	for i := range s.nodes {
 		s.nodes[i] = testkit.Start(t, func(cfg *app.Config) {
-			cfg.Data, cfg.Redis, cfg.Secret = dir, "redis://"+s.proxy.Addr, strings.Repeat("s", 32)
+			cfg.Data, cfg.Redis, cfg.Secret = dir, "redis://"+s.wire.Addr, strings.Repeat("s", 32)
 			cfg.Accounts.AccessLife = 60 * 24 * time.Hour // clocks are moved by days
 			cfg.Checkin = checkin.Settings{MakeupDays: 30, MakeupLimit: 3, Grace: 10 * time.Minute}
 		})
@@ -132,12 +131,12 @@ func (s *stoa) MakeUp(u user, day string) {
 // Interrupted loses either the request to Redis or its reply, in turn, with any result.
 func (s *stoa) Interrupted(u user, n int) {
 	if n/2%2 == 0 {
-		s.proxy.Refuse()
+		s.wire.Refuse()
 	} else {
-		s.proxy.Hold(cachetest.ToNode)
+		s.wire.Hold(redistest.ToNode)
 	}
 	_, _ = s.users[u].on[0].Checkin(s.t.Context(), api.CheckinRequest{})
-	s.proxy.Heal()
+	s.wire.Heal()
 }
 
 func (s *stoa) Standing(u user) standing {
@@ -216,10 +215,10 @@ func (s *stoa) Recover() {
 	}
 }
 
-func (s *stoa) Away() { s.proxy.Refuse() }
+func (s *stoa) Away() { s.wire.Refuse() }
 
 func (s *stoa) Back(meanwhile func()) {
-	s.proxy.Heal()
+	s.wire.Heal()
 	meanwhile()
 	s.Recover()
 }

@@ -76,13 +76,13 @@ func dropLater(owed func(context.Context, Beside) error) func(*trial) {
 		b := t.beside(0)
 		t.set(key, "old")
 		t.warm(key)
-		t.proxy[0].Refuse()
+		t.wires[0].Refuse()
 		t.set(key, "new")
 		if owed(t.ctx(), b) == nil {
 			t.Errorf("got no error although Redis did not accept the operation")
 		}
 		t.staysFresh(key, 0)
-		t.proxy[0].Heal()
+		t.wires[0].Heal()
 		t.eventuallyFresh(key)
 	}
 }
@@ -93,7 +93,7 @@ func proceed(t *trial) {
 	t.beside(0)
 	t.set(key, "old")
 	t.warm(key)
-	t.proxy[0].Refuse()
+	t.wires[0].Refuse()
 	committed := false
 	err := t.node[0].Change(t.ctx(), key, func(context.Context) error {
 		committed = true
@@ -104,7 +104,7 @@ func proceed(t *trial) {
 		t.Fatalf("Change: %v, and commits nothing", err)
 	}
 	t.staysFresh(key, 0)
-	t.proxy[0].Heal()
+	t.wires[0].Heal()
 	t.eventuallyFresh(key)
 }
 
@@ -114,12 +114,12 @@ func proceedHistory(t *trial) {
 	t.open(func(n *Node) { n.Proceed = true })
 	t.beside(0)
 	t.judge(play(t, t.node, afterReturn, historySize, func() {
-		for _, p := range t.proxy {
-			p.BlackHole()
+		for _, w := range t.wires {
+			w.BlackHole()
 		}
 		time.Sleep(rand.N(4 * t.lib.MaxStale))
-		for _, p := range t.proxy {
-			p.Heal()
+		for _, w := range t.wires {
+			w.Heal()
 		}
 	}))
 }

@@ -184,19 +184,6 @@ type hazard struct {
 	real     bool // it needs a real server
 }
 
-// A network connects a node and its server: a [Proxy] or, in virtual time, a [redistest.Wire].
-type network interface {
-	Reset()
-	Refuse()
-	Hold(Direction)
-	BlackHole()
-	Delay(time.Duration)
-	Jitter(most time.Duration)
-	LoseMessages()
-	Lost() int
-	Heal()
-}
-
 // A trial is a library in one hazard.
 type trial struct {
 	testing.TB
@@ -204,7 +191,7 @@ type trial struct {
 	virtual bool
 	server  *redistest.Instance // nil in virtual time
 	flush   func()              // FLUSHALL
-	proxy   [2]network
+	wires   [2]*redistest.Wire
 	source  *Source
 	node    [2]Adapter
 }
@@ -216,33 +203,29 @@ func newTrial(t testing.TB, l Library, h hazard) *trial {
 	return &trial{TB: t, lib: l, virtual: l.virtual(h), source: &Source{}}
 }
 
-// open starts two nodes on one server, each behind a network of its own.
+// open starts two nodes on one server, each behind a wire of its own.
 func (t *trial) open(change func(*Node)) {
+	newWire := func() *redistest.Wire { return redistest.NewWire(t, t.server.Addr) }
 	if t.virtual {
 		memory := redistest.InMemory(t)
-		t.flush = memory.FlushAll
-		for i := range t.node {
-			wire := memory.Wire()
-			t.proxy[i] = wire
-			t.start(i, wire.Config().URL, func(n *Node) {
-				n.Dial = wire.Config().Dial
-				if change != nil {
-					change(n)
-				}
-			})
-		}
-		return
+		t.flush, newWire = memory.FlushAll, memory.Wire
+	} else {
+		t.server = redistest.Server(t, "appendonly yes", "appendfsync always")
+		t.flush = t.server.FlushAll
 	}
-	t.server = redistest.Server(t, "appendonly yes", "appendfsync always")
-	t.flush = t.server.FlushAll
 	for i := range t.node {
-		proxy := NewProxy(t, t.server.Addr)
-		t.proxy[i] = proxy
-		t.start(i, "redis://"+proxy.Addr, change)
+		t.wires[i] = newWire()
+		cfg := t.wires[i].Config()
+		t.start(i, cfg.URL, func(n *Node) {
+			n.Dial = cfg.Dial
+			if change != nil {
+				change(n)
+			}
+		})
 	}
 }
 
-// openAt starts two nodes without proxies.
+// openAt starts two nodes without wires.
 func (t *trial) openAt(url string, change func(*Node)) {
 	for i := range t.node {
 		t.start(i, url, change)

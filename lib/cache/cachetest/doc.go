@@ -6,6 +6,6 @@
 //		cachetest.Run(t, cachetest.Library{Name: "mine", Open: open})
 //	}
 //
-// Each hazard has its own Redis servers and two nodes, with a [Proxy] between each node and Redis. A [Source] can be
+// Each hazard has its own Redis servers and two nodes, with a [redistest.Wire] between each node and Redis. A [Source] can be
 // stopped in the middle of a load. To compare libraries, [Judge] returns the results instead of failing.
 package cachetest

@@ -1,8 +1,6 @@
 package cachetest_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -40,29 +38,13 @@ func TestJudge_NotOfferedIsNoFault(t *testing.T) {
 func TestNothingStale_BadConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	line := cachetest.NewProxy(t, server.Addr)
-	line.Delay(5 * time.Millisecond)
-	cachetest.NothingStale(t, [2]*redis.DB{redistest.Open(t, server.URL), redistest.Open(t, "redis://"+line.Addr)})
+	wire := redistest.NewWire(t, server.Addr)
+	wire.Delay(5 * time.Millisecond)
+	cachetest.NothingStale(t, [2]*redis.DB{redistest.Open(t, server.URL), redistest.OpenConfig(t, wire.Config())})
 }
 
-// A test of one's own fault: a command whose reply is held back was executed.
-func TestProxy_HeldReplyMeansExecutedCommand(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	var line *cachetest.Proxy = cachetest.NewProxy(t, server.Addr)
-	near, far := redistest.Open(t, "redis://"+line.Addr), redistest.Open(t, server.URL)
-	var deaf cachetest.Direction = cachetest.ToNode
-	line.Hold(deaf)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := near.Ping(ctx); !errors.Is(err, redis.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a held reply: %v", err)
-	}
-	if err := far.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
-	line.Heal()
-	if err := near.Ping(t.Context()); err != nil {
-		t.Errorf("after the hold: %v", err)
-	}
-}
+// The deprecated names have the same functions.
+var (
+	_ func(testing.TB, string) *cachetest.Proxy = cachetest.NewProxy
+	_ [2]cachetest.Direction                    = [2]cachetest.Direction{cachetest.ToServer, cachetest.ToNode}
+)

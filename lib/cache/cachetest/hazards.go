@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
 // hazards contains all hazards in the order of the report.
@@ -18,8 +20,8 @@ var hazards = []hazard{
 	{"invalidation lost: connections reset", true, resetDuring, false},
 	{"invalidation lost: the message alone", true, messageLost, false},
 	{"silent partition of a reader", true, blackHole, false},
-	{"silent partition, one way: nothing arrives", true, oneWay(ToServer), false},
-	{"silent partition, one way: no answer comes", true, oneWay(ToNode), false},
+	{"silent partition, one way: nothing arrives", true, oneWay(redistest.ToServer), false},
+	{"silent partition, one way: no answer comes", true, oneWay(redistest.ToNode), false},
 	{"a late command: it arrives after a newer change", true, lateCommand, false},
 	{"crash between commit and drop", true, crash, false},
 	{"crash before the commit: cached again soon", true, crashBefore, false},
@@ -29,12 +31,12 @@ var hazards = []hazard{
 	{"failover of a cluster's owner in the middle of a change", true, clusterOwner, true},
 	{"a change that takes longer than it may", true, longChange, false},
 	{"a change of unknown outcome, committed late", true, unknownOutcome, false},
-	{"random history under resets", true, history(func(t *trial) { t.proxy[rand.N(2)].Reset() }), false},
+	{"random history under resets", true, history(func(t *trial) { t.wires[rand.N(2)].Reset() }), false},
 	{"random history under black holes", true, history(func(t *trial) {
-		p := t.proxy[rand.N(2)]
-		p.BlackHole()
+		w := t.wires[rand.N(2)]
+		w.BlackHole()
 		time.Sleep(rand.N(2 * t.lib.MaxStale))
-		p.Heal()
+		w.Heal()
 	}), false},
 	{"random history while Redis is emptied", true, history(func(t *trial) { t.flush() }), false},
 	{"random history over a failover", true, historyOverFailover, true},
@@ -83,12 +85,12 @@ func staleReply(t *trial) {
 	t.set(key, "old")
 	t.get(0, key) // it is in Redis now
 	t.get(1, "row/2")
-	t.proxy[1].Hold(ToNode)
+	t.wires[1].Hold(redistest.ToNode)
 	var reader sync.WaitGroup
 	reader.Go(func() { _, _ = t.node[1].Get(t.ctx(), key) })
 	time.Sleep(30 * time.Millisecond) // the reply is on its way
 	t.change(0, key, "new")
-	t.proxy[1].Heal()
+	t.wires[1].Heal()
 	reader.Wait()
 	t.fresh(key, 0, 1)
 }
@@ -119,9 +121,9 @@ func resetDuring(t *trial) {
 	t.open(nil)
 	t.set(key, "old")
 	t.warm(key)
-	t.proxy[1].Refuse()
+	t.wires[1].Refuse()
 	t.change(0, key, "new")
-	t.proxy[1].Heal()
+	t.wires[1].Heal()
 	t.fresh(key, 0, 1)
 }
 
@@ -129,11 +131,11 @@ func messageLost(t *trial) {
 	t.open(nil)
 	t.set(key, "old")
 	t.warm(key)
-	t.proxy[1].LoseMessages()
+	t.wires[1].LoseMessages()
 	t.change(0, key, "new")
 	time.Sleep(20 * time.Millisecond)
-	lost := t.proxy[1].Lost()
-	t.proxy[1].Heal()
+	lost := t.wires[1].Lost()
+	t.wires[1].Heal()
 	t.fresh(key, 0, 1)
 	t.Logf("%d messages were dropped", lost)
 }
@@ -142,25 +144,25 @@ func blackHole(t *trial) {
 	t.open(nil)
 	t.set(key, "old")
 	t.warm(key)
-	t.proxy[1].BlackHole()
+	t.wires[1].BlackHole()
 	t.change(0, key, "new")
 	t.source.Slow(150 * time.Millisecond) // an old copy would be returned sooner
 	t.fresh(key, 0, 1)
 	t.source.Slow(0)
-	t.proxy[1].Heal()
+	t.wires[1].Heal()
 	t.fresh(key, 0, 1)
 }
 
-func oneWay(d Direction) func(*trial) {
+func oneWay(d redistest.Direction) func(*trial) {
 	return func(t *trial) {
 		t.open(nil)
 		t.set(key, "old")
 		t.warm(key)
-		t.proxy[1].Hold(d)
+		t.wires[1].Hold(d)
 		t.change(0, key, "new")
 		t.fresh(key, 0, 1)
 		t.change(1, key, "newer") // it may refuse
-		t.proxy[1].Heal()
+		t.wires[1].Heal()
 		t.fresh(key, 0, 1)
 	}
 }
@@ -173,7 +175,7 @@ func lateCommand(t *trial) {
 	var slow sync.WaitGroup
 	slow.Go(func() {
 		_ = t.node[1].Change(t.ctx(), key, func(context.Context) error {
-			t.proxy[1].Hold(ToServer)
+			t.wires[1].Hold(redistest.ToServer)
 			t.set(key, "1")
 			return nil
 		})
@@ -181,7 +183,7 @@ func lateCommand(t *trial) {
 	slow.Wait()
 	t.change(0, key, "2")
 	t.get(0, key)
-	t.proxy[1].Heal()
+	t.wires[1].Heal()
 	t.fresh(key, 0, 1)
 }
 
@@ -193,12 +195,12 @@ func crash(t *trial) {
 	dying.Go(func() {
 		_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
 			t.set(key, "new")
-			t.proxy[0].BlackHole() // and is never healed
+			t.wires[0].BlackHole() // and is never healed
 			return nil
 		})
 	})
 	dying.Wait()
-	t.proxy[0].Refuse()
+	t.wires[0].Refuse()
 	t.fresh(key, 1)
 	time.Sleep(t.lib.MaxStale)
 	t.staysFresh(key, 1)
@@ -211,12 +213,12 @@ func crashBefore(t *trial) {
 	var dying sync.WaitGroup
 	dying.Go(func() {
 		_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
-			t.proxy[0].BlackHole()
+			t.wires[0].BlackHole()
 			return errors.New("crash")
 		})
 	})
 	dying.Wait()
-	t.proxy[0].Refuse()
+	t.wires[0].Refuse()
 	time.Sleep(4 * time.Second)
 	t.get(1, key)
 	t.get(1, key)
@@ -497,11 +499,11 @@ func callerLeaves(t *trial) {
 	}
 }
 
-func refused(t *trial)    { readWithoutRedis(t, network.Refuse) }
-func blackHoled(t *trial) { readWithoutRedis(t, network.BlackHole) }
+func refused(t *trial)    { readWithoutRedis(t, (*redistest.Wire).Refuse) }
+func blackHoled(t *trial) { readWithoutRedis(t, (*redistest.Wire).BlackHole) }
 
 // readWithoutRedis reads cold keys one by one while Redis is unavailable.
-func readWithoutRedis(t *trial, fault func(network)) {
+func readWithoutRedis(t *trial, fault func(*redistest.Wire)) {
 	const load = 10 * time.Millisecond
 	t.open(nil)
 	t.source.Slow(load)
@@ -509,7 +511,7 @@ func readWithoutRedis(t *trial, fault func(network)) {
 		t.set(fmt.Sprint("row/", n), "text")
 	}
 	t.get(0, "row/0")
-	fault(t.proxy[0])
+	fault(t.wires[0])
 	read := func(n int) time.Duration {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -552,5 +554,5 @@ func readWithoutRedis(t *trial, fault func(network)) {
 	if p99 > limit {
 		t.Errorf("p99 is %s over the load", p99.Round(100*time.Microsecond))
 	}
-	t.proxy[0].Heal()
+	t.wires[0].Heal()
 }

@@ -40,18 +40,18 @@ func loaderReset(t *trial) {
 		for n := range 10 {
 			t.set(name(n), "text")
 		}
-		t.proxy[0].Delay(5 * time.Millisecond)
+		t.wires[0].Delay(5 * time.Millisecond)
 		var readers sync.WaitGroup
 		for n := range 10 {
 			readers.Go(func() { t.timed(0, name(n)) })
 		}
 		time.Sleep(rand.N(50 * time.Millisecond))
-		t.proxy[0].Reset()
+		t.wires[0].Reset()
 		for n := range 10 {
 			t.timed(1, name(n))
 		}
 		readers.Wait()
-		t.proxy[0].Heal()
+		t.wires[0].Heal()
 		time.Sleep(time.Second) // longer than any breaker stays open
 	}
 }
@@ -78,7 +78,7 @@ func loaderDies(t *trial) {
 		time.Sleep(time.Millisecond)
 	}
 	t.source.Slow(quick)
-	t.proxy[0].Refuse()
+	t.wires[0].Refuse()
 	began := time.Now()
 	for n := range rows {
 		t.timed(1, fmt.Sprint("row/", n))
@@ -106,7 +106,7 @@ func delays(t *trial) {
 	}
 	t.source.Slow(quick)
 	for i := range t.node {
-		t.proxy[i].Jitter(60 * time.Millisecond)
+		t.wires[i].Jitter(60 * time.Millisecond)
 	}
 	var readers sync.WaitGroup
 	for i := range t.node {

@@ -152,7 +152,7 @@ func TestHistories(t *testing.T) {
 
 func TestHazards(t *testing.T) { cachetest.Run(t, stoa) }
 
-// A network in memory behaves like a proxy to a real server.
+// A wire in memory behaves like one to a real server.
 func TestHazardsOfARealNetwork(t *testing.T) {
 	t.Parallel()
 	l := stoa
