@@ -23,7 +23,7 @@ type Follower interface {
 // Record receives the difference that a transaction makes to a group, within the transaction.
 type Record func(ctx context.Context, tx *sqldb.Tx, c Difference) error
 
-// Difference is what a transaction changes of a group.
+// Difference has the changes that one transaction makes to a group.
 type Difference struct {
 	Group  Group // after the change
 	By     accounts.ID
