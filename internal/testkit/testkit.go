@@ -51,6 +51,7 @@ type Server struct {
 	Operations string // equal for servers with the same operations
 
 	people atomic.Int64
+	sql    sqldb.Config
 }
 
 // Clock is the server's clock. It runs like any other from the time that was set.
@@ -92,7 +93,8 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 	for _, c := range change {
 		c(&cfg)
 	}
-	sqldbtest.CopySchema(t, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data}) // migrations take a third of a node's start
+	s.sql = sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, Now: s.Clock.Now}
+	sqldbtest.CopySchema(t, s.sql) // migrations take a third of a node's start
 	ln, err := s.listen(t)
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +157,17 @@ func (s *Server) listen(t testing.TB) (net.Listener, error) {
 	n := bubble.NewNetwork()
 	s.HTTP, s.Dial = n.Client(), n.Dial
 	return n, nil
+}
+
+// SQL opens the server's database, as another process does, until the test ends.
+func (s *Server) SQL(t testing.TB) *sqldb.DB {
+	t.Helper()
+	db, err := sqldb.Open(t.Context(), s.sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
 }
 
 // Client returns a client without a log-in.

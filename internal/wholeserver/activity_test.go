@@ -24,7 +24,7 @@ type actives struct {
 func newActives(t *testing.T, nodes int) *actives {
 	t.Helper()
 	p := deploy(t, nodes)
-	return &actives{p, p.memory.Open(t), activity.NewAdmin(p.sql())}
+	return &actives{p, p.memory.Open(t), activity.NewAdmin(p.nodes[0].SQL(t))}
 }
 
 // on returns the users in the Redis set of a day.

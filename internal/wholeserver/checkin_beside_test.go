@@ -6,12 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/background/runs"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
@@ -21,15 +19,12 @@ import (
 // reach its Redis.
 func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		s := testkit.Start(t, func(cfg *app.Config) { cfg.Data = dir })
+		s := testkit.Start(t)
 		c := s.SignUp(t, "UTC")
 		me, err := c.Me(t.Context())
 		must(t, err)
 		s.Call(t, c, "POST", "/v1/checkin", "{}") // loads its record, with one day
-		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
-		must(t, err)
-		defer db.Close()
+		db := s.SQL(t)
 		x := checkin.NewAdmin(db)
 		today := time.Now().UTC()
 		text := fmt.Sprintf("user,day\n%[1]s,%[2]s\n%[1]s,%[3]s\n", me.ID, today.AddDate(0, 0, -1).Format(time.DateOnly),

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
@@ -16,9 +15,9 @@ import (
 func TestAServerInRedisFirstModeTakesCheckInsToSQL(t *testing.T) {
 	for _, queue := range []string{"sql", "redis"} {
 		t.Run("queue "+queue, func(t *testing.T) {
-			dir, url := t.TempDir(), redistest.Server(t, "appendonly yes", "appendfsync always").URL
+			url := redistest.Server(t, "appendonly yes", "appendfsync always").URL
 			s := testkit.Start(t, func(cfg *app.Config) {
-				cfg.Data, cfg.Redis, cfg.Queue, cfg.Checkin.Mode = dir, url, queue, checkin.RedisFirst
+				cfg.Redis, cfg.Queue, cfg.Checkin.Mode = url, queue, checkin.RedisFirst
 			})
 			c := s.SignUp(t, "UTC")
 			eventually.True(t, "the check-in to be taken", func() bool {
@@ -31,9 +30,7 @@ func TestAServerInRedisFirstModeTakesCheckInsToSQL(t *testing.T) {
 				}
 				return true
 			})
-			db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
-			must(t, err)
-			defer db.Close()
+			db := s.SQL(t)
 			eventually.True(t, "sql to have the day", func() bool {
 				var n int
 				err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM checkins").Scan(&n)

@@ -12,7 +12,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -95,9 +94,7 @@ func datesThatWereLeftOut(t *testing.T, e sqldbtest.Engine) {
 			t.Errorf("who left out %s: the calendar has %v covered, %v", left, cal.Covered, err)
 		}
 	}
-	db, err := sqldb.Open(t.Context(), cfg)
-	must(t, err)
-	defer db.Close()
+	db := s.SQL(t)
 	x := checkin.NewAdmin(db)
 	r, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{})
 	must(t, err)

@@ -35,7 +35,7 @@ type frames struct {
 func newFrames(t *testing.T, set ...func(*app.Config)) *frames {
 	t.Helper()
 	p := deploy(t, 1, set...)
-	f := &frames{Server: p.nodes[0], db: p.sql()}
+	f := &frames{Server: p.nodes[0], db: p.nodes[0].SQL(t)}
 	f.ann, f.bob = f.SignUp(t, "UTC"), f.SignUp(t, "UTC")
 	f.annID, f.bobID = id(f.ann), id(f.bob)
 	befriend(t, f.ann, f.bob)

@@ -173,7 +173,7 @@ func TestWhoSubscribesAsSQLGoesAwayIsAskedToSubscribeAgain(t *testing.T) {
 		befriend(t, bob.c, eve.c)
 		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
 		must(t, err)
-		db := p.sql()
+		db := p.nodes[0].SQL(t)
 		w := openWire(t, p.nodes[1], "")
 		w.connect(eve.c.Tokens().AccessToken)
 		p.wires[1].Delay(200 * time.Millisecond) // delays the channel's subscription

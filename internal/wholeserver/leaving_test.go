@@ -16,7 +16,8 @@ import (
 func TestAnErasedUserIsGoneFromEveryDomain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a, ctx := newActives(t, 1), t.Context()
-		s, db := a.nodes[0], a.sql()
+		s := a.nodes[0]
+		db := s.SQL(t)
 		ann, bob := s.SignUp(t, "Asia/Tokyo"), s.SignUp(t, "UTC")
 		if _, err := ann.Checkin(ctx, api.CheckinRequest{}); err != nil {
 			t.Fatal(err)

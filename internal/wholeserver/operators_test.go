@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
@@ -108,9 +107,8 @@ func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 // The database answers, and refuses the trial write because its table is missing.
 func TestReadiness_NamesADatabaseThatRefusesWrites(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		db := sqldbtest.Open(t, sqldb.Config{Dir: dir})
-		s := testkit.Start(t, func(c *app.Config) { c.Data = dir })
+		s := testkit.Start(t)
+		db := s.SQL(t)
 		says := func(want ...string) {
 			t.Helper()
 			eventually.True(t, fmt.Sprint("/readyz to say ", want), func() bool {

@@ -10,7 +10,6 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/base/ids"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -54,15 +53,6 @@ func (p *deployment) start(change ...func(*app.Config)) *testkit.Server {
 	}}, change...)...)
 	p.nodes, p.wires = append(p.nodes, node), append(p.wires, wire)
 	return node
-}
-
-// sql opens the database next to the nodes, until the test ends.
-func (p *deployment) sql() *sqldb.DB {
-	p.t.Helper()
-	db, err := sqldb.Open(p.t.Context(), sqldb.Config{Dir: p.dir, Now: p.nodes[0].Clock.Now})
-	must(p.t, err)
-	p.t.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 func (p *deployment) client(node int, opts ...client.Option) *client.Client {

@@ -15,11 +15,8 @@ import (
 // Commands wait for a change of an account in the outbox. If no server can apply the change, it must stay there, and
 // must not move to a queue that the commands do not check.
 func TestChangesOfAccountsAreFollowedWhereCommandsWaitForThem(t *testing.T) {
-	dir, url := t.TempDir(), redistest.Server(t).URL
-	testkit.Start(t, func(cfg *app.Config) { cfg.Data, cfg.Redis, cfg.Queue = dir, url, "redis" })
-	db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
-	must(t, err)
-	defer db.Close()
+	url := redistest.Server(t).URL
+	db := testkit.Start(t, func(cfg *app.Config) { cfg.Redis, cfg.Queue = url, "redis" }).SQL(t)
 	must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		return tx.Enqueue(ctx, sqldb.Message{Topic: accounts.TopicChanged, Key: "a00000000001", Payload: []byte("nonsense")})
 	}))

@@ -17,7 +17,7 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 		c := newCircle(t, 2)
 		ctx := t.Context()
 		ann, there, bob := c.people[0], c.at(1, 0), c.people[1]
-		db := c.sql()
+		db := c.nodes[0].SQL(t)
 		// twice sends a request, loses its response, and sends it again.
 		twice := func(what string, send func(c *client.Client, key string) (string, error)) string {
 			t.Helper()

@@ -83,7 +83,7 @@ var errSilent = errors.New("nothing arrives")
 
 func newRights(t *testing.T) *rights {
 	r := &rights{circle: newCircle(t, 1)}
-	r.keys, r.ann = servicekeys.NewAdmin(r.sql()), r.people[0]
+	r.keys, r.ann = servicekeys.NewAdmin(r.nodes[0].SQL(r.t)), r.people[0]
 	r.app = r.key("app")
 	return r
 }

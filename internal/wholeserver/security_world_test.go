@@ -23,7 +23,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/httpapi/openapi"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
-	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -77,13 +76,11 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	} else {
 		rdb.URL = redistest.Server(t).URL
 	}
-	dir := t.TempDir()
-	w.db = sqldbtest.Open(t, sqldb.Config{Dir: dir}) // opened before the server, which would otherwise have to migrate it
 	rdb.Prefix = "stoa"
 	w.redis = redistest.OpenConfig(t, rdb)
 	change = append([]func(*app.Config){func(cfg *app.Config) {
 		cfg.Docs = "true" // the source of the operations
-		cfg.Data, cfg.Redis, cfg.DialRedis = dir, rdb.URL, rdb.Dial
+		cfg.Redis, cfg.DialRedis = rdb.URL, rdb.Dial
 		cfg.Accounts.Limits.CodesPerMinute, cfg.Accounts.Limits.CodesPerDay = 1_000_000, 1_000_000
 	}}, change...)
 	if _, fuzzing := t.(*testing.F); fuzzing { // its log is closed while inputs are tried
@@ -91,6 +88,7 @@ func newWorld(t testing.TB, change ...func(*app.Config)) *world {
 	} else {
 		w.Server = testkit.Start(t, change...)
 	}
+	w.db = w.SQL(t)
 	w.hc = &http.Client{Transport: w.HTTP.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}

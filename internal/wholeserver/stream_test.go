@@ -56,7 +56,7 @@ func TestAStreamEndsWithItsSessionOnEveryNode(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = accounts.NewDirectory(p.sql()).Kick(p.t.Context(), user, device)
+			_, err = accounts.NewDirectory(p.nodes[0].SQL(p.t)).Kick(p.t.Context(), user, device)
 			return err
 		},
 	} {

@@ -55,11 +55,7 @@ func startStoa(t *testing.T, _ scenario) system {
 			cfg.Checkin = checkin.Settings{MakeupDays: 30, MakeupLimit: 3, Grace: 10 * time.Minute}
 		})
 	}
-	var err error
-	if s.db, err = sqldb.Open(t.Context(), sqldb.Config{Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.db.Close() })
+	s.db = s.nodes[0].SQL(t)
 	return s
 }
 

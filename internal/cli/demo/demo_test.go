@@ -108,11 +108,7 @@ func TestDemo_ShowsEachAreaWithoutContradictions(t *testing.T) {
 		t.Fatalf("got %+v, %v; want a demo of %d people", filled, err, len(cast))
 	}
 	server := testkit.Start(t, func(c *app.Config) { c.Data, c.Checkin, c.Live.UDP = cfg.Data, rules, "127.0.0.1:0" })
-	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: cfg.Data})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := server.SQL(t)
 	_, key, err := servicekeys.NewAdmin(db).Create(t.Context(), "test", []servicekeys.Scope{servicekeys.TokensIssue}, maxRate, 0)
 	if err != nil {
 		t.Fatal(err)

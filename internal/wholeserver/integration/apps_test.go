@@ -147,12 +147,8 @@ type appNode struct {
 }
 
 func startFor(t testing.TB, change ...func(*app.Config)) *appNode {
-	dir := t.TempDir()
-	s := testkit.Start(t, append([]func(*app.Config){func(c *app.Config) { c.Data = dir }}, change...)...)
-	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
-	must(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	return &appNode{s, t, db}
+	s := testkit.Start(t, change...)
+	return &appNode{s, t, s.SQL(t)}
 }
 
 // key creates a service key and returns a client with it.
@@ -861,18 +857,16 @@ func TestNoSecretOfAWebhooksAddressIsLoggedOrStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
 		b.set(nil, true)
-		lines, dir := &logtest.Buffer{}, t.TempDir()
+		lines := &logtest.Buffer{}
 		s := testkit.StartLogged(t, lines.Logger(), b.after, func(c *app.Config) {
-			c.Data = dir
 			c.Webhooks.After.URL += "?key=hidden-after"
 			c.Webhooks.Before.URL = "http://app.example.org/ask?key=hidden-before"
 		})
-		db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
-		must(t, err)
-		t.Cleanup(func() { _ = db.Close() })
+		db := s.SQL(t)
 		s.SignUp(t, "UTC")
 		var list []queue.Entry
 		eventually.Equal(t, "a delivery was tried", true, func() bool {
+			var err error
 			list, err = queue.NewSQL(db).List(t.Context(), queue.Filter{Topic: webhooks.Topic})
 			return err == nil && len(list) == 1 && list[0].Error != ""
 		})
@@ -955,11 +949,7 @@ func TestWhatWasCommittedIsDeliveredByAnotherNode(t *testing.T) {
 		dir := t.TempDir()
 		alone := func(c *app.Config) { c.Data = dir; c.Roles = []string{"api"} } // it commits, and dies before its delivery
 		first := startFor(t, b.after, alone)
-		db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
-		first.must(err)
-		t.Cleanup(func() { _ = db.Close() })
-		first.db = db
-		_, err = first.key("app", servicekeys.Scopes...).ProvideUsers(t.Context(), api.ExternalUser{ExternalID: "a", Name: "A"})
+		_, err := first.key("app", servicekeys.Scopes...).ProvideUsers(t.Context(), api.ExternalUser{ExternalID: "a", Name: "A"})
 		first.must(err)
 		first.Stop()
 		if len(b.heard()) != 0 {
