@@ -46,11 +46,8 @@ export const shapes = {
 };
 
 /** A small picture next to words of the same meaning; hidden from screen readers. */
-export const icon = (name: keyof typeof shapes) => drawing(shapes[name]);
-
-/** A picture of 24 by 24 from the data of a path. */
-export const drawing = (d: string) =>
-  s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d }));
+export const icon = (name: keyof typeof shapes) =>
+  s("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, s("path", { d: shapes[name] }));
 
 /** The picture for streak freezes; hidden from screen readers. */
 export const snowflake = () =>

@@ -1,7 +1,5 @@
 // Small pictures of the chats and rooms.
 
-import { drawing } from "../dom";
-
 /** The data of the paths of pictures. */
 export const signs = {
   down: "M5.400 8.600 4 10l8 8 8-8-1.400-1.400L12 15.200z",
@@ -41,6 +39,3 @@ export const signs = {
   clock:
     "M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 18a8 8 0 1 1 0-16 8 8 0 0 1 0 16zm.8-13h-1.700v5.900l4.800 2.900.9-1.400-4-2.400z",
 };
-
-/** A small picture next to words of the same meaning; hidden from screen readers. */
-export const sign = (name: keyof typeof signs) => drawing(signs[name]);

@@ -1,4 +1,5 @@
-// Danmaku over the video. Each has a lane, so that none covers another of its mode.
+// Danmaku over the video. Each has a lane, so that none covers another of its mode. No component renders them, because
+// each one is measured, animated and removed on its own.
 
 import type { Danmaku as Comment, DanmakuList } from "@stoa-dev/client";
 import { h } from "../dom";

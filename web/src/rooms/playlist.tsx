@@ -5,13 +5,13 @@ import { uploadFile, type RoomItem, type RoomItemNew } from "@stoa-dev/client";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { h } from "../dom";
+import { clockOf } from "../state/player";
 import { r } from "../texts/rooms";
 import { Act } from "../ui/act";
 import { useKeptFocus } from "../ui/focus";
 import { Field, Form, useFaults } from "../ui/form";
 import { Sign, type SignName } from "../ui/icon";
 import type { TabPanel } from "../ui/tabs";
-import { clockOf } from "./player";
 import type { Seat } from "./seat";
 
 const SAMPLE = "/sample.webm"; // a sample that every server has

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import {
   isTemporary,
   Refused as RefusedOnLine,
+  type Playback,
   type RoomGone,
   type RoomLines,
   type RoomMembers,
@@ -12,13 +13,14 @@ import {
   type RoomScene,
 } from "@stoa-dev/client";
 import { render } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { now, Refused, Unreachable } from "../api";
 import { h } from "../dom";
 import { say } from "../form";
 import { Ended, user } from "../session";
 import { RoomChatState } from "../state/roomchat";
 import { RoomPeople } from "../state/people";
+import { RoomPlayer } from "../state/player";
 import { OpenRoom, type Ending } from "../state/room";
 import { r } from "../texts/rooms";
 import { Act, Twice } from "../ui/act";
@@ -29,7 +31,7 @@ import { RoomChat } from "./chat";
 import { Danmaku } from "./danmaku";
 import { bans, invite, settings } from "./forms";
 import { People } from "./people";
-import { Player } from "./player";
+import { PlayerView } from "./player";
 import { RoomPlaylist } from "./playlist";
 import type { RoomMembership, Seat } from "./seat";
 import { Shoot } from "./shoot";
@@ -49,7 +51,7 @@ interface Parts {
   room: OpenRoom;
   lines: RoomChatState;
   people: RoomPeople;
-  player: Player;
+  player: RoomPlayer;
   danmaku: Danmaku;
   on: { fail: (text: string) => void; failed: (err: unknown) => void; leave: (why: Ending) => void };
 }
@@ -69,7 +71,6 @@ export function openRoom(
     gone(why === "unknown" ? r.unknown : r.gone[why](name ?? (why === "left" ? "" : r.doorTitle)));
   };
   const danmaku = new Danmaku(seat);
-  const player = new Player(seat, danmaku, failed);
   const lines = new RoomChatState((before) =>
     seat.ask<RoomLines>(`/chat?limit=${PAGE}${before > 0 ? `&before=${before}` : ""}`),
   );
@@ -88,10 +89,25 @@ export function openRoom(
       (err instanceof Refused && err.problem.status === 503) ||
       (err instanceof RefusedOnLine && isTemporary(err)),
   };
+  const post = (path: string, body: unknown) => seat.ask<Playback>(path, { method: "POST", body });
+  const player = new RoomPlayer(
+    {
+      clock: () => seat.client.call("rooms.clock"),
+      source: (item) => seat.ask(`/playlist/${item}/source`),
+      playback: () => seat.ask("/playback"),
+      command: (command) => post("/playback", command),
+      ended: (of) => post("/playback/ended", of),
+      buffering: (buffering) => post("/playback/buffering", { buffering }),
+      missing: loads.missing,
+      temporary: loads.temporary,
+      outdated: (err) => err instanceof Refused && err.problem.code === "room.playback_changed",
+    },
+    { item: (item) => danmaku.load(item), position: (ms) => danmaku.at(ms), failed },
+  );
   const room = new OpenRoom(seat.room, loads, lines, people, { failed, ended: leave });
   room.stage = {
     room: (room, mayControl) => player.room(room, mayControl),
-    items: (items) => player.items(items),
+    items: (items) => player.setItems(items),
     playback: (playback) => {
       player.take(playback);
       return player.moment.item;
@@ -132,6 +148,7 @@ export function openRoom(
     for (const off of offs) off();
     render(null, el);
     player.close();
+    danmaku.close();
     seat.close();
   }
   return { el, close, catchUp: () => void room.load("all") };
@@ -139,12 +156,10 @@ export function openRoom(
 
 function RoomPage({ seat, room, lines, people, player, danmaku, on }: Parts) {
   const tab = useSignal<(typeof TABS)[number]>("chat");
-  const stage = useRef<HTMLDivElement>(null);
   const state = room.room.value;
   const me = room.me.value;
   const silent = Date.parse(me?.muted_until ?? "") > now();
   const { failed } = on;
-  useLayoutEffect(() => stage.current!.append(player.el), []);
 
   const choose = (name: (typeof TABS)[number]) => {
     tab.value = name;
@@ -165,7 +180,7 @@ function RoomPage({ seat, room, lines, people, player, danmaku, on }: Parts) {
       </header>
       <Away seat={seat} />
       <div class="watch-main">
-        <div class="embedded" ref={stage} />
+        <PlayerView player={player} danmaku={danmaku} />
         <Shoot
           seat={seat}
           player={player}

@@ -4,11 +4,11 @@ import { useSignal } from "@preact/signals";
 import type { Danmaku as Comment, DanmakuNew } from "@stoa-dev/client";
 import { useRef } from "preact/hooks";
 import { taken } from "../form";
+import type { RoomPlayer } from "../state/player";
 import { r } from "../texts/rooms";
 import { Twice } from "../ui/act";
 import { Form } from "../ui/form";
 import type { Danmaku } from "./danmaku";
-import type { Player } from "./player";
 import type { Seat } from "./seat";
 
 const COLORS = {
@@ -24,7 +24,7 @@ const SIZES = ["normal", "small", "large"] as const;
 
 interface ShootProps {
   seat: Seat;
-  player: Player;
+  player: RoomPlayer;
   danmaku: Danmaku;
   may: boolean; // the caller may send danmaku
   moderate: boolean;
