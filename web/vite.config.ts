@@ -29,7 +29,11 @@ export default defineConfig({
         // The modules that the first view shares with others are one file, with their own imports. Together they
         // compress better.
         codeSplitting: {
-          groups: [{ name: "shared", test: /\/src\/(agent|buttons|codes|days|dialog|form|person|zones)\.ts$/ }],
+          groups: [
+            { name: "shared", test: /\/src\/(agent|buttons|codes|days|dialog|form|person|zones)\.ts$/ },
+            { name: "signals", test: /\/@preact\/signals-core\// }, // of the connection, which has no components
+            { name: "parts", test: /\/src\/ui\/\w+\.tsx?$/ }, // of all later views
+          ],
         },
       },
     },

@@ -33,20 +33,6 @@ export function act(
   return el;
 }
 
-/** The replacement for a part that failed to load: the reason, and a button that retries. */
-export function unloaded(why: string, load: () => Promise<unknown>): HTMLElement {
-  return h(
-    "div",
-    { class: "stack" },
-    h("p", { class: "muted", role: "alert" }, why),
-    h(
-      "div",
-      { class: "row" },
-      act(t.words.tryAgain, "secondary", load, () => {}),
-    ),
-  );
-}
-
 /**
  * A button that asks before it acts: a second tap confirms. That is quicker than a dialog. A double tap cannot confirm,
  * because the first button disappears. Escape cancels the question, and leaves a dialog around it open.

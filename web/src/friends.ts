@@ -328,7 +328,7 @@ export function friends(me: User, people: People, fail: (text: string) => void):
           search,
           result,
         ),
-        myCard({ signal: closed.signal, failed }),
+        myCard(closed.signal),
         blockCard,
       ),
     ),

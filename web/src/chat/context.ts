@@ -10,11 +10,10 @@ import {
   type Profile,
   type User,
 } from "@stoa-dev/client";
-import { h } from "../dom";
 import { say } from "../form";
 import type { Connection } from "../connection";
 import type { People } from "../people";
-import { calledBy, face, nameOf } from "../person";
+import { calledBy, nameOf } from "../person";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
@@ -63,31 +62,6 @@ export function nameIn(ctx: ChatContext, user: string, group = ""): string {
 export function titleOf(ctx: ChatContext, chat: string): string {
   const group = groupOf(chat);
   return group ? ctx.connection.groups.title(group) || g.group : nameIn(ctx, addressPart(chat));
-}
-
-/** The picture of a chat. */
-export function faceOf(ctx: ChatContext, chat: string): HTMLElement {
-  const group = groupOf(chat);
-  return group
-    ? groupFace(titleOf(ctx, chat), ctx.connection.groups.get(group)?.group.picture)
-    : face(profileOf(ctx, addressPart(chat)));
-}
-
-/** A group's picture, or else the first letter of its name. Screen readers skip it. */
-export function groupFace(name: string, picture = "", large = false): HTMLElement {
-  const cls = `face group ${large ? "large" : ""}`;
-  const letter = h("span", { class: cls, "aria-hidden": "true" }, ([...name][0] ?? "").toUpperCase());
-  if (!picture) return letter;
-  const side = large ? 96 : 44;
-  const img: HTMLImageElement = h("img", {
-    class: cls,
-    alt: "",
-    width: side,
-    height: side,
-    src: `/v1/group-pictures/${picture}/${large ? 256 : 64}`,
-    onerror: () => img.replaceWith(letter),
-  });
-  return img;
 }
 
 /** Whether a chat is muted now. */

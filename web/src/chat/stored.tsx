@@ -3,12 +3,11 @@
 import { useSignal } from "@preact/signals";
 import { fileLink, isTemporary, type Media } from "@stoa-dev/client";
 import { useEffect, useRef } from "preact/hooks";
-import { act } from "../buttons";
-import { dialog } from "../dialog";
 import { h } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 import { Act } from "../ui/act";
+import { openDialog } from "../ui/dialog";
 import { Sign } from "../ui/icon";
 import { Attachment, sizes } from "./attachment";
 import { explain, type ChatContext } from "./context";
@@ -99,16 +98,19 @@ export function StoredPicture({ media, at, ctx }: StoredProps) {
   const name = media.alt || media.name || c.kinds.image;
   const view = async () => {
     const url = await linkOf(at, ctx, sides.at(-1));
-    const el = dialog(name, (close) => [
-      h("img", { class: "viewed", alt: name, src: url }),
-      h(
-        "div",
-        { class: "row" },
-        act(c.files.savePicture, "secondary", () => save(media, at, ctx), ctx.failed),
-        h("button", { type: "button", class: "secondary", onclick: close }, t.words.close),
-      ),
-    ]);
-    el.classList.add("viewer");
+    openDialog(name, (close) => (
+      <>
+        <img class="viewed" alt={name} src={url} />
+        <div class="row">
+          <Act run={() => save(media, at, ctx)} failed={ctx.failed}>
+            {c.files.savePicture}
+          </Act>
+          <button type="button" class="secondary" onClick={close}>
+            {t.words.close}
+          </button>
+        </div>
+      </>
+    )).classList.add("viewer");
   };
   const shown = Math.min(WIDEST, width);
   return (

@@ -4,11 +4,11 @@ import { useSignal } from "@preact/signals";
 import type { Message } from "@stoa-dev/client";
 import type { RefObject } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { dialog } from "../dialog";
-import { h } from "../dom";
 import { t } from "../texts";
 import { g } from "../texts/groups";
 import { Act } from "../ui/act";
+import { openDialog } from "../ui/dialog";
+import { CloseRow } from "../ui/form";
 import { Sign } from "../ui/icon";
 import { preview } from "./preview";
 import { ask, nameIn, type ChatContext } from "./context";
@@ -89,19 +89,25 @@ function Announcement({ group, ctx }: { group: string; ctx: ChatContext }) {
 }
 
 function pinnedDialog(pins: Message[], group: string, ctx: ChatContext, goTo: (seq: number) => void): void {
-  dialog(g.pinned, (close) => {
-    const item = (m: Message) => {
-      const open = () => {
-        close();
-        goTo(m.seq);
-      };
-      const name = m.from === ctx.me.id ? t.words.you : nameIn(ctx, m.from, group);
-      const text = [h("span", { class: "author" }, name), h("span", {}, preview(m, ctx, m.chat))];
-      return h("li", {}, h("button", { type: "button", class: "pick pinned-message", onclick: open }, ...text));
+  openDialog(g.pinned, (close) => {
+    const open = (m: Message) => {
+      close();
+      goTo(m.seq);
     };
-    return [
-      h("ul", { class: "picks" }, ...pins.map(item)),
-      h("div", { class: "row" }, h("button", { type: "button", class: "link", onclick: close }, g.close)),
-    ];
+    return (
+      <>
+        <ul class="picks">
+          {pins.map((m) => (
+            <li key={m.seq}>
+              <button type="button" class="pick pinned-message" onClick={() => open(m)}>
+                <span class="author">{m.from === ctx.me.id ? t.words.you : nameIn(ctx, m.from, group)}</span>
+                <span>{preview(m, ctx, m.chat)}</span>
+              </button>
+            </li>
+          ))}
+        </ul>
+        <CloseRow close={close} />
+      </>
+    );
   });
 }

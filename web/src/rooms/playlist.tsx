@@ -9,7 +9,7 @@ import { clockOf } from "../state/player";
 import { r } from "../texts/rooms";
 import { Act } from "../ui/act";
 import { useKeptFocus } from "../ui/focus";
-import { Field, Form, useFaults } from "../ui/form";
+import { Form, Input } from "../ui/form";
 import { Sign, type SignName } from "../ui/icon";
 import type { TabPanel } from "../ui/tabs";
 import type { Seat } from "./seat";
@@ -123,7 +123,6 @@ function Additions({ hidden, seat, camera, failed }: AdditionsProps) {
   const uploads = useSignal<readonly Upload[]>([]);
   const input = useRef<HTMLInputElement>(null);
   const form = useRef<HTMLDivElement>(null);
-  const faults = useFaults();
   const count = useRef(0);
 
   const add = async (body: RoomItemNew) => void (await seat.ask("/playlist", { method: "POST", body }));
@@ -210,25 +209,19 @@ function Additions({ hidden, seat, camera, failed }: AdditionsProps) {
       </div>
       <Form
         class="stack"
-        faults={faults}
         submit={submit}
         fields={
           <>
-            <Field
+            <Input
               label={r.items.url}
               name="source"
               hint={r.items.urlHint}
-              faults={faults}
-              input={(props) => (
-                <input {...props} type="url" required maxlength={2000} autocomplete="off" placeholder="https://" />
-              )}
+              type="url"
+              required
+              maxlength={2000}
+              placeholder="https://"
             />
-            <Field
-              label={r.items.title}
-              name="title"
-              faults={faults}
-              input={(props) => <input {...props} maxlength={200} autocomplete="off" />}
-            />
+            <Input label={r.items.title} name="title" maxlength={200} />
           </>
         }
       >

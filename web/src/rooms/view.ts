@@ -1,20 +1,16 @@
 // The page Rooms: the user's rooms and the public ones, the page before a room, and the open room.
 
-import type { RoomNew } from "@stoa-dev/client";
-import { dialog } from "../dialog";
 import { h, put } from "../dom";
-import { field, form, say } from "../form";
+import { say } from "../form";
 import type { Connection } from "../connection";
-import { Ended, json } from "../session";
-import { t } from "../texts";
+import { Ended } from "../session";
 import { r } from "../texts/rooms";
 import type { View } from "../view";
-import { unloaded } from "../buttons";
-import { Refused } from "../api";
 import { door, type To } from "./door";
+import { newRoom } from "./forms";
 import { roomList } from "./list";
 import { openRoom, type RoomView } from "./room";
-import { guestSeat, userSeat, type RoomMembership, type Seat } from "./seat";
+import { guestSeat, userSeat, type Seat } from "./seat";
 
 /** The target of an address on this page; undefined for other pages. */
 export function addressed(hash: string): To | "list" | undefined {
@@ -53,37 +49,15 @@ export function roomsView(connection: Connection, fail: (text: string) => void):
       put(el, list.el);
       return true;
     }
+    const mine = at;
     const entered = (room: string) => {
+      if (mine !== at) return; // another page is open
       at = `#/rooms/${room}`;
       if (location.hash !== at) history.replaceState(null, "", at);
       enter(room);
     };
-    put(el, h("p", { class: "muted" }, t.words.moment));
-    const mine = at;
-    const show = () =>
-      mine === at &&
-      put(
-        el,
-        door(to, (room) => mine === at && entered(room), fail),
-      );
-    if ("link" in to) show();
-    else void look(to.room);
+    put(el, door(to, entered, fail));
     return true;
-
-    async function look(id: string): Promise<void> {
-      try {
-        const { room, me } = await json<RoomMembership>(`/v1/rooms/${id}`);
-        if (mine === at) me ? entered(room.id) : show();
-      } catch (err) {
-        if (mine !== at || err instanceof Ended) return;
-        if (err instanceof Refused && err.problem.status === 404) show();
-        else
-          put(
-            el,
-            unloaded(say(err), () => look(id)),
-          );
-      }
-    }
   }
 
   return { el, follow, close: () => open?.close(), catchUp: () => open?.catchUp?.() };
@@ -116,58 +90,4 @@ export function visitView(welcome: (text: string) => HTMLElement, fail: (text: s
   if (seat) enter(seat);
   else showDoor();
   return { el, close: () => open?.close() };
-}
-
-function newRoom(): void {
-  const name = field(r.name, { name: "room_name", required: true, maxlength: 60, autocomplete: "off" }, r.nameHint);
-  const access = field(
-    r.access,
-    { name: "access" },
-    undefined,
-    h("select", {}, ...(["invited", "open"] as const).map((value) => h("option", { value }, r.accessOf[value]))),
-  );
-  const password = field(
-    r.password,
-    { name: "password", type: "text", maxlength: 128, autocomplete: "off" },
-    r.passwordHint,
-  );
-  const listed = h("input", { type: "checkbox", name: "listed" });
-  const guests = h("input", { type: "checkbox", name: "guests" });
-  const further = h(
-    "div",
-    { class: "stack" },
-    password.el,
-    h("label", { class: "switch" }, listed, h("span", {}, r.listed)),
-  );
-  const fits = () => (further.hidden = access.input.value !== "open");
-  access.input.addEventListener("change", fits);
-  fits();
-  dialog(r.newRoom, (close) => [
-    form(
-      { class: "stack" },
-      [name, access, password],
-      async () => {
-        const open = access.input.value === "open";
-        const body: RoomNew = {
-          name: name.input.value.trim(),
-          access: access.input.value as "invited" | "open",
-          guests: guests.checked,
-          ...(open && { listed: listed.checked }),
-          ...(open && password.input.value && { password: password.input.value }),
-        };
-        const { room } = await json<RoomMembership>("/v1/rooms", { method: "POST", body });
-        close();
-        location.hash = `#/rooms/${room.id}`;
-      },
-      further,
-      h("label", { class: "switch" }, guests, h("span", {}, r.guests)),
-      h(
-        "div",
-        { class: "row" },
-        h("button", { type: "submit", class: "primary" }, r.create),
-        h("button", { type: "button", class: "link", onclick: close }, t.words.cancel),
-      ),
-    ),
-  ]);
-  name.input.focus();
 }

@@ -48,6 +48,20 @@ export function Act({ kind = "secondary", class: cls, run, failed, label, title,
   );
 }
 
+/** The replacement for a part that failed to load: the reason, and a button that retries. */
+export const Unloaded = ({ why, load }: { why: string; load: () => Promise<unknown> }) => (
+  <div class="stack">
+    <p class="muted" role="alert">
+      {why}
+    </p>
+    <div class="row">
+      <Act run={load} failed={() => {}}>
+        {t.words.tryAgain}
+      </Act>
+    </div>
+  </div>
+);
+
 interface TwiceProps {
   text: string;
   sure: string;

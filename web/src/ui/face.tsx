@@ -6,24 +6,26 @@ import type { Profile } from "@stoa-dev/client";
 const initial = (name: string) => ([...name][0] ?? "").toUpperCase();
 
 /** The picture of a user, or else a letter. */
-export function Face({ profile: p }: { profile: Profile }) {
+export function Face({ profile: p, large = false }: { profile: Profile; large?: boolean }) {
   const broken = useSignal("");
-  if (!p.avatar || p.deleted || broken.value === p.avatar)
+  const cls = large ? "face large" : "face";
+  const { avatar } = p;
+  if (!avatar || p.deleted || broken.value === avatar)
     return (
-      <span class={p.deleted ? "face gone" : "face"} aria-hidden="true">
+      <span class={p.deleted ? `${cls} gone` : cls} aria-hidden="true">
         {p.deleted ? "–" : initial(p.name)}
       </span>
     );
-  const { avatar } = p;
+  const side = large ? 96 : 44;
   const src = (size: number) => `/v1/avatars/${avatar}/${size}`;
   return (
     <img
-      class="face"
+      class={cls}
       alt=""
-      width={44}
-      height={44}
-      src={src(64)}
-      srcset={`${src(64)} 1x, ${src(256)} 2x`}
+      width={side}
+      height={side}
+      src={src(large ? 256 : 64)}
+      srcset={large ? `${src(256)} 2x, ${src(512)} 4x` : `${src(64)} 1x, ${src(256)} 2x`}
       onError={() => (broken.value = avatar)}
     />
   );

@@ -1,46 +1,54 @@
 // Forms that show a refusal next to the field that it is about.
 
-import { signal, useSignal, type Signal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
-import { useId, useMemo, useRef } from "preact/hooks";
+import { signal, useSignal, type ReadonlySignal } from "@preact/signals";
+import { createContext, type ComponentChildren, type InputHTMLAttributes } from "preact";
+import { useContext, useId, useRef } from "preact/hooks";
 import { Refused } from "../api";
 import { say } from "../form";
 import { Ended } from "../session";
 import { t } from "../texts";
 
-/** The faults of the fields of a form, by name. */
-export type Faults = Signal<Readonly<Record<string, string>>>;
-
-export const useFaults = (): Faults => useMemo(() => signal({}), []);
+// The faults of the fields of a form, by name.
+type Faults = Readonly<Record<string, string>>;
+const FaultsOf = createContext<ReadonlySignal<Faults>>(signal({}));
 
 interface FormProps {
   class?: string;
   hidden?: boolean;
-  faults?: Faults; // of the fields; other refusals are shown above the buttons
-  fields?: ComponentChildren;
-  submit: () => Promise<void>;
+  fields?: ComponentChildren; // refusals that are about none of them are shown below them
+  submit: (values: FormData) => Promise<void>;
   children: ComponentChildren;
 }
 
 /** A form. submit runs once at a time. */
-export function Form({ class: cls, hidden = false, faults, fields, submit, children }: FormProps) {
-  const fault = useSignal("");
+export function Form({ class: cls, hidden = false, fields, submit, children }: FormProps) {
+  const { fault, failed } = useFault();
+  const faults = useSignal<Faults>({});
   const busy = useSignal(false);
   const form = useRef<HTMLFormElement>(null);
   const run = async () => {
     if (busy.peek()) return;
     busy.value = true;
     fault.value = "";
-    if (faults) faults.value = {};
+    faults.value = {};
     try {
-      await submit();
+      await submit(new FormData(form.current!));
     } catch (err) {
-      if (err instanceof Ended) return;
-      fault.value = place(err, form.current!, faults);
-      queueMicrotask(() => form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus());
+      failed(err);
+      if (err instanceof Refused && form.current) place(err);
     } finally {
       busy.value = false;
     }
+  };
+  const place = (err: Refused) => {
+    const placed: Record<string, string> = {};
+    for (const { location, message } of err.problem.errors ?? []) {
+      const name = location.split(".").pop() ?? "";
+      if (form.current!.elements.namedItem(name)) placed[name] = message;
+      else fault.value += ` ${location}: ${message}`;
+    }
+    faults.value = placed;
+    queueMicrotask(() => form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus());
   };
   return (
     <form
@@ -53,34 +61,39 @@ export function Form({ class: cls, hidden = false, faults, fields, submit, child
         void run();
       }}
     >
-      {fields}
-      <p class="fault form-fault" role="alert">
-        {fault.value}
-      </p>
+      <FaultsOf.Provider value={faults}>{fields}</FaultsOf.Provider>
+      <Fault text={fault} />
       {children}
     </form>
   );
 }
 
-// place sets the faults of the fields, and returns the text for the whole form.
-function place(err: unknown, form: HTMLFormElement, faults: Faults | undefined): string {
-  if (!(err instanceof Refused)) return say(err);
-  const rest: string[] = [];
-  const placed: Record<string, string> = {};
-  for (const { location, message } of err.problem.errors ?? []) {
-    const name = location.split(".").pop() ?? "";
-    if (faults && form.elements.namedItem(name)) placed[name] = message;
-    else rest.push(`${location}: ${message}`);
-  }
-  if (faults) faults.value = placed;
-  return [say(err), ...rest].join(" ");
+/** The text about the last failure of a part. */
+export function useFault() {
+  const fault = useSignal("");
+  const failed = (err: unknown) => {
+    if (!(err instanceof Ended)) fault.value = say(err);
+  };
+  return { fault, failed };
 }
 
-interface FieldProps {
+export const Fault = ({ text }: { text: ReadonlySignal<string> }) => (
+  <p class="fault form-fault" role="alert">
+    {text.value}
+  </p>
+);
+
+/** The text of a field; "" if the form has no such field. */
+export const textOf = (values: FormData, name: string) => ((values.get(name) as string | null) ?? "").trim();
+
+interface Labelled {
   label: string;
   name: string;
-  hint?: string;
-  faults: Faults;
+  hint?: string | undefined;
+  hidden?: boolean;
+}
+
+interface FieldProps extends Labelled {
   input: (props: {
     id: string;
     name: string;
@@ -89,14 +102,14 @@ interface FieldProps {
   }) => ComponentChildren;
 }
 
-/** A labelled input. */
-export function Field({ label, name, hint, faults, input }: FieldProps) {
+/** A labelled control. */
+export function Field({ label, name, hint, hidden = false, input }: FieldProps) {
   const id = useId();
-  const fault = faults.value[name] ?? "";
+  const fault = useContext(FaultsOf).value[name] ?? "";
   const subject = label.replace(/[ ]?[(（].*/, "");
   const described = [`${id}-fault`, hint && `${id}-hint`].filter(Boolean).join(" ");
   return (
-    <div class="field">
+    <div class="field" hidden={hidden}>
       <label for={id}>{label}</label>
       {input({ id, name, "aria-describedby": described, "aria-invalid": fault ? "true" : undefined })}
       <span class="fault" id={`${id}-fault`}>
@@ -110,3 +123,85 @@ export function Field({ label, name, hint, faults, input }: FieldProps) {
     </div>
   );
 }
+
+/** A labelled input. The other properties are those of the input. */
+export const Input = ({
+  label,
+  name,
+  hint,
+  hidden = false,
+  ...rest
+}: Labelled & InputHTMLAttributes<HTMLInputElement>) => (
+  <Field {...{ label, name, hint, hidden }} input={(props) => <input autocomplete="off" {...rest} {...props} />} />
+);
+
+interface AreaProps extends Labelled {
+  text: string;
+  maxlength: number;
+}
+
+export const Area = ({ text, maxlength, ...labelled }: AreaProps) => (
+  <Field {...labelled} input={(props) => <textarea {...props} rows={4} maxlength={maxlength} defaultValue={text} />} />
+);
+
+interface SelectProps<T extends string | number> extends Labelled {
+  values: readonly T[];
+  text: (value: T) => string;
+  chosen?: T | undefined;
+  disabled?: boolean;
+  changed?: (value: T) => void;
+}
+
+export function Select<T extends string | number>(select: SelectProps<T>) {
+  const { values, text, chosen, disabled = false, changed, ...labelled } = select;
+  return (
+    <Field
+      {...labelled}
+      input={(props) => (
+        <select {...props} disabled={disabled} onChange={(e) => changed?.(e.currentTarget.value as T)}>
+          {values.map((value) => (
+            <option key={value} value={value} selected={value === chosen}>
+              {text(value)}
+            </option>
+          ))}
+        </select>
+      )}
+    />
+  );
+}
+
+/** A checkbox. */
+export const Switch = ({ label, name, on = false, hidden = false }: Labelled & { on?: boolean }) => (
+  <label class="switch" hidden={hidden}>
+    <input type="checkbox" name={name} defaultChecked={on} />
+    <span>{label}</span>
+  </label>
+);
+
+interface RowProps {
+  close: () => void;
+  text?: string;
+}
+
+/** The buttons of a dialog with a form. */
+export const SaveRow = ({ close, text = t.words.save }: RowProps) => (
+  <div class="row">
+    <button type="submit" class="primary">
+      {text}
+    </button>
+    <Close close={close} text={t.words.cancel} />
+  </div>
+);
+
+/** The button of a dialog that asks for nothing. */
+export const CloseRow = ({ close, text = t.words.close }: RowProps) => (
+  <div class="row">
+    <Close close={close} text={text} />
+  </div>
+);
+
+const Close = ({ close, text }: Required<RowProps>) => (
+  <button type="button" class="link" onClick={close}>
+    {text}
+  </button>
+);

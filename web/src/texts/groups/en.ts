@@ -71,7 +71,6 @@ export const en = {
   seen: (n: number, of: number) => `Read by ${n} of ${of}.`,
 
   // ---- the panel ----
-  close: "Close",
   closePanel: "Back to the chat",
   since: (date: string) => `since ${date}`,
   roles: { member: "member", admin: "admin", owner: "owner" },

@@ -65,7 +65,6 @@ export const zh: GroupTexts = {
   read: "我已阅读",
   seen: (n, of) => `${number(of)} 人中 ${number(n)} 人已读。`,
 
-  close: "关闭",
   closePanel: "返回聊天",
   since: (date) => `创建于 ${date}`,
   roles: { member: "成员", admin: "管理员", owner: "群主" },

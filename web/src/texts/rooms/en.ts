@@ -158,7 +158,6 @@ export const en = {
   copied: "Copied.",
   revoke: "Revoke",
   revokeSure: "Really revoke",
-  close: "Close",
 
   settings: "Settings",
   hold: "All wait while somebody's player loads",

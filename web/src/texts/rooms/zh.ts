@@ -160,7 +160,6 @@ export const zh: RoomTexts = {
   copied: "已复制。",
   revoke: "撤销",
   revokeSure: "确认撤销",
-  close: "关闭",
 
   settings: "房间设置",
   hold: "有人缓冲时大家一起等待",

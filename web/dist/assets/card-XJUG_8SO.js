@@ -1,1 +1,0 @@
-export{n as cardView}from"./card-CVcMz6sE.js";
