@@ -157,7 +157,9 @@ test("a video with errors is reloaded after longer and longer pauses, and then g
   const reloads = async (ms: number) => {
     video.error = { code: 2 };
     player.broke();
-    mock.timers.tick(ms);
+    if (ms > 0) mock.timers.tick(ms - 1);
+    assert.equal(asked.length, ms > 0 ? 0 : 1, "it waits");
+    if (ms > 0) mock.timers.tick(1);
     await settled();
     video.error = null;
     player.loaded();

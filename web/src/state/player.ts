@@ -177,7 +177,6 @@ export class RoomPlayer {
     if (this.#closed) return;
     const broken = this.#item === "?" || this.#video.error !== null;
     if (this.#sync.take(state)) this.playback.value = state;
-    else if (!broken) return;
     const { item = "", paused } = this.playback.peek()!;
     if (broken || item !== this.#item) void this.#load(item);
     else this.#apply();
