@@ -74,6 +74,8 @@ type session struct {
 	driverConn
 	limit     time.Duration // see Config.StatementTime
 	unlimited bool          // see withoutLimit
+	pipelined bool          // a packet may have several statements
+	waiting   waiting
 }
 
 // withoutLimit removes the limits of a connection until its Close, because a migration may take an hour.
@@ -102,26 +104,50 @@ func (s *session) limited(ctx context.Context) (_ context.Context, cancel contex
 // ResetSession implements [driver.SessionResetter].
 func (s *session) ResetSession(ctx context.Context) error {
 	s.unlimited = false
+	s.waiting.reset(nil)
 	return s.driverConn.ResetSession(ctx)
 }
 
 // ExecContext implements [driver.ExecerContext].
 func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	own, cancel, bounded := s.limited(ctx)
-	defer cancel()
-	res, err := s.driverConn.ExecContext(own, query, args)
-	return res, unanswered(own, bounded, err)
+	later := s.pipelined && s.waiting.start != nil && len(args) == 0 && ctx.Value(laterKey{}) != nil
+	if later {
+		s.waiting.add(query)
+		s.waiting.later = true
+		if s.waiting.text.Len() < maxWaiting {
+			return driver.ResultNoRows, nil
+		}
+		query = ""
+	}
+	if len(args) > 0 {
+		if err := s.flush(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.exec(ctx, query, args)
 }
 
 // QueryContext implements [driver.QueryerContext].
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if len(args) > 0 {
+		if err := s.flush(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var rows driver.Rows
 	own, cancel, bounded := s.limited(ctx)
-	rows, err := s.driverConn.QueryContext(own, query, args)
+	err := s.waiting.send(query, func(packet string) (err error) {
+		rows, err = s.driverConn.QueryContext(own, packet, args)
+		return err
+	})
 	return boundRows(own, cancel, bounded, rows, err)
 }
 
 // PrepareContext implements [driver.ConnPrepareContext].
 func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := s.flush(ctx); err != nil {
+		return nil, err
+	}
 	own, cancel, bounded := s.limited(ctx)
 	defer cancel()
 	stmt, err := s.driverConn.PrepareContext(own, query)
@@ -147,6 +173,9 @@ type statement struct {
 
 // ExecContext implements [driver.StmtExecContext].
 func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.on.flush(ctx); err != nil {
+		return nil, err
+	}
 	own, cancel, bounded := s.on.limited(ctx)
 	defer cancel()
 	res, err := s.driverStmt.ExecContext(own, args)
@@ -155,6 +184,9 @@ func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (d
 
 // QueryContext implements [driver.StmtQueryContext].
 func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.on.flush(ctx); err != nil {
+		return nil, err
+	}
 	own, cancel, bounded := s.on.limited(ctx)
 	rows, err := s.driverStmt.QueryContext(own, args)
 	return boundRows(own, cancel, bounded, rows, err)
@@ -194,38 +226,4 @@ func (r rows) Next(dest []driver.Value) error {
 func (r rows) Close() error {
 	defer r.cancel()
 	return r.driverRows.Close()
-}
-
-// BeginTx implements [driver.ConnBeginTx]. It asks for a writing transaction, so that a read-only server refuses the
-// first statement and database/sql uses another connection.
-func (s *session) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
-	_, err := s.ExecContext(ctx, "START TRANSACTION READ WRITE", nil)
-	if errors.Is(err, driver.ErrBadConn) {
-		return nil, fmt.Errorf("the connection has ended, or the server takes no writes: %w", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return transaction{s.driverConn, ctx}, nil
-}
-
-// transaction is a [driver.Tx]. Its methods take no context, so it stores the context of its start.
-type transaction struct {
-	conn driver.ExecerContext
-	ctx  context.Context //nolint:containedctx // see above
-}
-
-func (tx transaction) Commit() error   { return tx.end("COMMIT") }
-func (tx transaction) Rollback() error { return tx.end("ROLLBACK") }
-
-// end returns driver.ErrBadConn if the server does not answer in time. The driver has then closed the connection.
-func (tx transaction) end(statement string) error {
-	limit := endLimit(tx.ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tx.ctx), limit)
-	defer cancel()
-	_, err := tx.conn.ExecContext(ctx, statement, nil)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%s was not answered in %s: %w", statement, limit, driver.ErrBadConn)
-	}
-	return err
 }

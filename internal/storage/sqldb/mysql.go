@@ -60,7 +60,7 @@ func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	pool := sql.OpenDB(sessionConnector{connector, mc.Timeout, cmp.Or(cfg.StatementTime, statementTime)})
+	pool := sql.OpenDB(sessionConnector{connector, mc.Timeout, cmp.Or(cfg.StatementTime, statementTime), mc.MultiStatements})
 	conns := cfg.MaxConns
 	if conns == 0 {
 		conns = mysqlConns
@@ -126,11 +126,11 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 	if mc.Timeout == 0 {
 		mc.Timeout = dialTimeout
 	}
-	mc.InterpolateParams = true // one round trip instead of three (prepare, execute, close)
-	mc.ParseTime = false        // times are BIGINT
-	mc.MultiStatements = false
-	mc.ClientFoundRows = false // a batch counts its new rows by RowsAffected
-	mc.RejectReadOnly = true   // closes connections to a server that became a replica, when it refuses a write
+	mc.InterpolateParams = true                                  // one round trip instead of three (prepare, execute, close)
+	mc.ParseTime = false                                         // times are BIGINT
+	mc.MultiStatements = query.Get("multiStatements") != "false" // fewer round trips for each transaction
+	mc.ClientFoundRows = false                                   // a batch counts its new rows by RowsAffected
+	mc.RejectReadOnly = true                                     // closes connections to a server that became a replica, when it refuses a write
 	mc.Collation = "utf8mb4_bin"
 	return mc, nil
 }
@@ -187,6 +187,7 @@ type sessionConnector struct {
 	driver.Connector
 	timeout   time.Duration // bounds a Connect; database/sql does not, and its pool waits for all pending ones
 	statement time.Duration // see Config.StatementTime
+	pipelined bool          // see [Tx.ExecLater]
 }
 
 func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -212,7 +213,7 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if err := acceptsWrites(ctx, conn.(driver.QueryerContext)); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &session{driverConn: conn.(driverConn), limit: c.statement}, nil
+	return &session{driverConn: conn.(driverConn), limit: c.statement, pipelined: c.pipelined}, nil
 }
 
 // acceptsWrites checks variables that the start of a transaction does not check: a reader of Aurora starts transactions

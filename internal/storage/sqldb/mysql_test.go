@@ -60,9 +60,12 @@ func TestPool_ClosesConnectionsToReadOnlyServers(t *testing.T) {
 	}{
 		{"a statement", write},
 		{"a transaction", func() error {
-			return db.Tx(t.Context(), func(context.Context, *sqldb.Tx) error {
-				t.Error("a transaction began on a server that takes no writes")
-				return nil
+			return db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+				_, err := tx.QueryContext(ctx, "SELECT 1")
+				if err == nil {
+					t.Error("a transaction began on a server that takes no writes")
+				}
+				return err
 			})
 		}},
 		{"a ping", func() error { return db.Ping(t.Context()) }},

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,27 +48,33 @@ type Tx struct {
 // Tx runs fn in a transaction: READ COMMITTED on MySQL and MariaDB, exclusive on SQLite. An error of fn rolls back and
 // is returned unchanged; a panic rolls back and continues.
 //
-// fn runs again from the start after a deadlock or a lock timeout, and after a COMMIT that lost against another node of
-// a Galera cluster. It also runs again once after a duplicate key, because another node may have added the row after fn
-// read. So fn must have no effect outside tx; use [Tx.AfterCommit] for those. A COMMIT without a response is never
+// fn runs again from the start after a deadlock or a lock timeout, after a COMMIT that lost against another node of a
+// Galera cluster, and if the connection had ended before its first statement. It also runs again once after a duplicate
+// key, because another node may have added the row after fn read. So fn must have no effect outside tx; use [Tx.AfterCommit] for those. A COMMIT without a response is never
 // retried, see [ErrOutcomeUnknown].
 //
 // Transactions that wait for locks leave a quarter of the connections to reads and to [DB.Batch].
 func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	return db.tx(ctx, func() (bool, error) {
+	var alone bool
+	return db.tx(ctx, func() (retry bool, err error) {
 		leave, err := db.turns.connect(ctx)
 		if err != nil {
 			return false, fmt.Errorf("sqldb: begin: %w", err)
 		}
 		defer leave()
-		return db.tryTx(ctx, fn)
+		retry, alone, err = db.tryTx(ctx, alone, fn)
+		return retry, err
 	})
 }
 
 // Batch is [DB.Tx] for a batch of the writes of many callers. It may use the reserved connections, because few batches
 // run at the same time.
 func (db *DB) Batch(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	return db.tx(ctx, func() (bool, error) { return db.tryTx(ctx, fn) })
+	var alone bool
+	return db.tx(ctx, func() (retry bool, err error) {
+		retry, alone, err = db.tryTx(ctx, alone, fn)
+		return retry, err
+	})
 }
 
 func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error {
@@ -88,10 +95,13 @@ func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error 
 	}
 }
 
-func (db *DB) tryTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (retry bool, err error) {
-	btx, err := db.w.BeginTx(ctx, nil)
+// tryTx runs fn in a transaction once. alone sends the start of the transaction in its own packet. broken reports that
+// the connection had ended before, so that nothing was executed.
+func (db *DB) tryTx(ctx context.Context, alone bool, fn func(ctx context.Context, tx *Tx) error) (retry, broken bool, err error) {
+	start := &txStart{alone: alone}
+	btx, err := db.w.BeginTx(context.WithValue(ctx, txStartKey{}, start), nil)
 	if err != nil {
-		return IsRetryable(err), fmt.Errorf("sqldb: begin: %w", err)
+		return IsRetryable(err), false, fmt.Errorf("sqldb: begin: %w", err)
 	}
 	tx := &Tx{bun: btx, db: db, now: db.Now()}
 	open := true
@@ -101,23 +111,30 @@ func (db *DB) tryTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) er
 		}
 	}()
 	if err := fn(context.WithValue(ctx, turnKey{}, inTx), tx); err != nil {
-		return IsRetryable(err), err
+		broken = !start.reached && errors.Is(err, driver.ErrBadConn)
+		return broken || IsRetryable(err), broken, err
 	}
 	open = false
 	if err := btx.Tx.Commit(); err != nil {
+		if !start.reached && errors.Is(err, driver.ErrBadConn) {
+			return true, true, err
+		}
+		if _, later := errors.AsType[*refusedLater](err); later && IsRetryable(err) {
+			return true, false, err
+		}
 		if IsUnavailable(err) {
 			err = errors.Join(ErrOutcomeUnknown, err)
 		}
-		return isConflict(err), fmt.Errorf("sqldb: commit: %w", err)
+		return isConflict(err), false, fmt.Errorf("sqldb: commit: %w", err)
 	}
 	for _, f := range tx.after {
 		f()
 	}
-	return false, nil
+	return false, false, nil
 }
 
-// Now returns the time of the transaction in UTC, truncated to milliseconds. It is taken after the transaction began
-// and never changes.
+// Now returns the time of the transaction in UTC, truncated to milliseconds. It is taken before the first
+// statement and never changes.
 func (tx *Tx) Now() time.Time { return tx.now }
 
 // AfterCommit registers f to run after a successful commit, in the goroutine that called [DB.Tx]. Several functions run

@@ -18,7 +18,8 @@ import (
 type Line struct {
 	URL string // for sqldb.Config
 
-	lose atomic.Int64 // COMMITs that will still be lost
+	lose    atomic.Int64 // COMMITs that will still be lost
+	packets atomic.Int64
 
 	mu    sync.Mutex
 	links []*link
@@ -94,6 +95,9 @@ func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
 	l.lose.Store(n)
 }
 
+// Packets returns the number of packets that clients have sent.
+func (l *Line) Packets() int64 { return l.packets.Load() }
+
 // commits forwards to the server and replaces COMMITs that will be lost.
 type commits struct {
 	line *Line
@@ -102,18 +106,24 @@ type commits struct {
 
 // Write implements io.Writer. The driver writes a packet in one call.
 func (c commits) Write(p []byte) (int, error) {
-	if string(p) != packet("COMMIT") || c.line.lose.Add(-1) < 0 {
+	c.line.packets.Add(1)
+	before, ends := strings.CutSuffix(string(p), "COMMIT")
+	if !ends || c.line.lose.Add(-1) < 0 {
 		return c.Writer.Write(p)
 	}
-	if _, err := io.WriteString(c.Writer, packet("CALL lose_commit()")); err != nil {
+	if _, err := io.WriteString(c.Writer, packet(before[packetHeader:]+"CALL lose_commit()")); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// packet encodes a short statement in the protocol of MySQL.
+// packetHeader is the number of bytes before a statement in its packet: length, number and kind.
+const packetHeader = 5
+
+// packet encodes a statement in the protocol of MySQL.
 func packet(statement string) string {
-	return string([]byte{byte(len(statement) + 1), 0, 0, 0, 3}) + statement
+	n := len(statement) + 1
+	return string([]byte{byte(n), byte(n >> 8), byte(n >> 16), 0, 3}) + statement
 }
 
 // Write receives the responses of the server.

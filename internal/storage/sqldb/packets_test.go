@@ -1,0 +1,169 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
+)
+
+const createThings = "CREATE TABLE things (id VARCHAR(12) PRIMARY KEY, name VARCHAR(20), n INTEGER)"
+
+// insertLater is insert with [sqldb.Tx.ExecLater].
+func insertLater(ctx context.Context, tx *sqldb.Tx, id, name string) error {
+	return tx.ExecLater(ctx, "INSERT INTO things (id, name, n) VALUES (?, ?, 0)", id, name)
+}
+
+func TestTx_StatementsSharePackets(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	exec(t, sqldbtest.Open(t, sqldb.Config{URL: server.URL}), createThings)
+	line := sqldbtest.NewLine(t, server)
+	count := func(ctx context.Context, tx *sqldb.Tx) (n int, err error) {
+		err = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM things").Scan(&n)
+		return n, err
+	}
+	rollback := errors.New("roll back")
+	cases := []struct {
+		name            string
+		together, alone int64 // packets; alone with multiStatements=false
+		fn              func(ctx context.Context, tx *sqldb.Tx) error
+	}{
+		{"nothing", 0, 2, func(context.Context, *sqldb.Tx) error { return nil }},
+		{"a statement", 2, 3, func(ctx context.Context, tx *sqldb.Tx) error { return insert(ctx, tx, "a;'", "a; COMMIT") }},
+		{"three later ones", 1, 5, func(ctx context.Context, tx *sqldb.Tx) error {
+			return errors.Join(insertLater(ctx, tx, "b", "b"), insertLater(ctx, tx, "c", "c"), insertLater(ctx, tx, "d", "d"))
+		}},
+		{"a read after a later one", 2, 4, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := insertLater(ctx, tx, "e", "e"); err != nil {
+				return err
+			}
+			n, err := count(ctx, tx)
+			if n != 5 {
+				t.Errorf("the read sees %d rows, want 5", n)
+			}
+			return err
+		}},
+		{"arguments for the driver", 4, 5, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := insertLater(ctx, tx, "f", "what?"); err != nil {
+				return err
+			}
+			if _, err := tx.SQL().ExecContext(ctx, "UPDATE things SET n = ? WHERE id = ?", 1, "f"); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, "DELETE FROM things WHERE id = ?", "b")
+			return err
+		}},
+		{"a rollback of nothing", 0, 2, func(context.Context, *sqldb.Tx) error { return rollback }},
+		{"a rollback of later ones", 0, 3, func(ctx context.Context, tx *sqldb.Tx) error {
+			return errors.Join(insertLater(ctx, tx, "g", "g"), rollback)
+		}},
+	}
+	for _, parameter := range []string{"", "?multiStatements=false"} {
+		db := sqldbtest.Open(t, sqldb.Config{URL: line.URL + parameter, MaxConns: 1})
+		exec(t, db, "DELETE FROM things")
+		for _, tt := range cases {
+			before := line.Packets()
+			err := db.Tx(t.Context(), tt.fn)
+			want := tt.together
+			if parameter != "" {
+				want = tt.alone
+			}
+			if got := line.Packets() - before; got != want || err != nil && !errors.Is(err, rollback) {
+				t.Errorf("%s%s: %d packets and %v, want %d", tt.name, parameter, got, err, want)
+			}
+		}
+		if got, want := names(t, db), []string{"a; COMMIT", "c", "d", "e", "what?"}; !slices.Equal(got, want) {
+			t.Errorf("committed %q, want %q", got, want)
+		}
+	}
+}
+
+func TestTx_ExecLaterFailsAtTheNextStatement(t *testing.T) {
+	onEngines(t, func(t *testing.T, db *sqldb.DB) {
+		exec(t, db, "INSERT INTO things VALUES ('taken', 'first', 0)")
+		runs := 0
+		for name, then := range map[string]func(ctx context.Context, tx *sqldb.Tx) error{
+			"with COMMIT":       func(context.Context, *sqldb.Tx) error { return nil },
+			"with a statement":  func(ctx context.Context, tx *sqldb.Tx) error { return insert(ctx, tx, "later", "never") },
+			"if it is ignored":  func(ctx context.Context, tx *sqldb.Tx) error { _ = insert(ctx, tx, "later", "never"); return nil },
+			"after a statement": func(ctx context.Context, tx *sqldb.Tx) error { return nil },
+		} {
+			runs = 0
+			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+				runs++
+				if name == "after a statement" {
+					if err := insert(ctx, tx, "earlier", "never"); err != nil {
+						return err
+					}
+				}
+				if err := tx.ExecLater(ctx, "INSERT INTO things VALUES ('taken', 'second', 0)"); err != nil {
+					return err
+				}
+				return then(ctx, tx)
+			})
+			if !sqldb.IsDuplicate(err) || sqldb.IsUnanswered(err) {
+				t.Errorf("%s: got %v, want the duplicate key", name, err)
+			}
+			if got := names(t, db); !slices.Equal(got, []string{"first"}) {
+				t.Errorf("%s: committed %q, want nothing", name, got)
+			}
+			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { // on the same connection
+				return tx.ExecLater(ctx, "UPDATE things SET n = n + 1 WHERE id = 'taken'")
+			}))
+		}
+	})
+}
+
+// A transaction whose start may have failed must not run its later statements outside of a transaction.
+func TestTx_NoStatementRunsWithoutItsStart(t *testing.T) {
+	db := sqldbtest.Open(t, sqldb.Config{URL: sqldbtest.Server(t).URL, MaxConns: 1})
+	exec(t, db, createThings)
+	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := insert(sqldb.WithLimit(ctx, -time.Second), tx, "a", "a"); err == nil {
+			t.Error("a statement without time succeeded")
+		}
+		if err := insert(ctx, tx, "b", "b"); err == nil {
+			t.Error("a statement ran after the start was lost")
+		}
+		return nil
+	})
+	if got := names(t, db); err == nil || len(got) > 0 {
+		t.Errorf("got %v and rows %q, want an error and no rows", err, got)
+	}
+}
+
+// The pool has connections that have ended, as after a restart of the server.
+func TestTx_ReplacesEndedConnections(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL, MaxConns: 8})
+	exec(t, db, createThings)
+	writes := map[string]func(ctx context.Context, tx *sqldb.Tx) error{
+		"a": func(ctx context.Context, tx *sqldb.Tx) error { return insert(ctx, tx, "a", "a") },
+		"b": func(ctx context.Context, tx *sqldb.Tx) error { return insertLater(ctx, tx, "b", "b") },
+	}
+	for _, id := range slices.Sorted(maps.Keys(writes)) {
+		var conns []*sql.Conn
+		for range 8 {
+			conn, err := db.Writer().Conn(t.Context())
+			must(t, err)
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			must(t, conn.Close())
+		}
+		server.Kill9(t)
+		server.Restart(t)
+		must(t, db.Tx(t.Context(), writes[id]))
+	}
+	if got := names(t, db); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("committed %q, want both rows", got)
+	}
+}
