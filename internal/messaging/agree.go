@@ -13,9 +13,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// These functions reconcile Redis with SQL; see package projection. A commit records its changes by conversation. After
-// the commit, the states of the members are read from SQL, and Redis stores each unless it has a newer one. The order
-// of these writes does not matter.
+// These functions reconcile Redis with SQL; see package projection. A commit records its changes by conversation. The
+// states of the members are read from SQL, for new messages in their own transaction and for other changes after the
+// commit. Redis stores each state unless it has a newer one. The order of these writes does not matter.
 
 // change names a conversation that has rows in SQL which Redis may lack.
 type change struct {
@@ -36,12 +36,18 @@ type step struct {
 // derivedState is the data of a conversation that Redis should have.
 type derivedState struct {
 	change
-	head    *head   // only in a group
+	head    *head   // only in a group; its conversation may be known before
 	members []state // in a group, the states of the named users
 }
 
 // compute returns the data that Redis should have for changes. It is the projection's State.
 func (s *Service) compute(ctx context.Context, changes []change) ([]derivedState, error) {
+	return s.computeIn(ctx, s.sql.db, changes, s.sql.conversations)
+}
+
+// computeIn is compute in a transaction. conversations returns the rows of groups' conversations.
+func (s *Service) computeIn(ctx context.Context, q sqldb.Querier, changes []change,
+	conversations func(ctx context.Context, list []ConversationID) ([]conversation, error)) ([]derivedState, error) {
 	at := map[ConversationID]int{}
 	var out []derivedState
 	var directIDs, groupIDs []ConversationID
@@ -66,22 +72,26 @@ func (s *Service) compute(ctx context.Context, changes []change) ([]derivedState
 		slices.SortStableFunc(out[i].steps, step.compare)
 	}
 	known := newest(changes)
-	heads, err := s.heads(ctx, groupIDs, known)
+	rows, err := conversations(ctx, groupIDs)
+	if err != nil {
+		return nil, err
+	}
+	heads, err := s.heads(ctx, q, rows, known)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range heads {
 		out[at[h.id]].head = &h
 	}
-	views, err := s.sql.viewsOf(ctx, directIDs)
+	views, err := s.sql.viewsOf(ctx, q, directIDs)
 	if err != nil {
 		return nil, err
 	}
-	own, err := s.sql.viewsAt(ctx, slices.Collect(maps.Keys(users)))
+	own, err := s.sql.viewsAt(ctx, q, slices.Collect(maps.Keys(users)))
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.sql.states(ctx, append(views, own...), known)
+	states, err := s.sql.states(ctx, q, append(views, own...), known)
 	for _, st := range states {
 		i := at[st.id]
 		out[i].members = append(out[i].members, st)
@@ -114,39 +124,72 @@ func (s step) compare(t step) int {
 	return int(s.message.seq - t.message.seq)
 }
 
-// write stores conversations in Redis. It is the projection's Write.
+// maxMerges is the largest number of times that a state is read again because of a conflict. After the first time, only
+// a state of another transaction can conflict.
+const maxMerges = 3
+
+// write stores conversations in Redis. It is the projection's Write. A state that conflicts with the stored one is read
+// from SQL again, which then has both changes.
 func (s *Service) write(ctx context.Context, list []derivedState) error {
+	for range maxMerges {
+		conflicts, err := s.writeOnce(ctx, list)
+		if err != nil || len(conflicts) == 0 {
+			return err
+		}
+		if list, err = s.compute(ctx, conflicts); err != nil {
+			return err
+		}
+	}
+	return errConflicts
+}
+
+var errConflicts = errors.New("messaging: the states of a chat conflict with those in redis again and again")
+
+// writeOnce returns the changes whose states conflict with those in Redis.
+func (s *Service) writeOnce(ctx context.Context, list []derivedState) (conflicts []change, err error) {
 	var cmds []keyspace.Cmd
+	puts := map[int]change{} // by index in cmds
 	for _, a := range list {
 		if a.head != nil {
 			cmd, err := headCmd(*a.head)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			cmds = append(cmds, cmd)
 		}
 		for _, st := range a.members {
 			put, err := putCmds(st.me.user, []state{st}, false)
 			if err != nil {
-				return err
+				return nil, err
 			}
+			puts[len(cmds)] = change{conv: a.conv, kind: a.kind, users: a.users, ownOnly: a.ownOnly}
 			cmds = append(cmds, put...)
 		}
 		if len(a.steps) > 0 {
 			cmd, err := followCmd(a.change)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			cmds = append(cmds, cmd)
 		}
 	}
-	return keyspace.FirstErr(s.redis.db.DoMulti(ctx, cmds))
+	replies := s.redis.db.DoMulti(ctx, cmds)
+	for i, c := range puts {
+		if n, err := replies[i].Int(); err == nil && n > 0 {
+			conflicts = append(conflicts, c)
+		}
+	}
+	return conflicts, keyspace.FirstErr(replies)
 }
 
 // apply applies committed changes to Redis. Each was announced with [projection.Projection.Begin] at the time in at
 // with the same index.
 func (s *Service) apply(ctx context.Context, at []time.Time, changes ...change) {
-	done := s.projection.Bring(ctx, 3*s.redis.budget, changes...)
+	s.settleAll(at, changes, s.projection.Bring(ctx, 3*s.redis.budget, changes...))
+}
+
+// settleAll reports to the projection whether Redis has changes.
+func (s *Service) settleAll(at []time.Time, changes []change, done bool) {
 	for i, t := range at {
 		if done {
 			s.projection.Done(t)
@@ -231,7 +274,7 @@ func (s *Service) readOne(ctx context.Context, user accounts.ID, chat ChatRef) (
 	if err != nil {
 		return state{}, false, asKind(ctx, err)
 	}
-	list, err := s.sql.states(ctx, []view{v}, nil)
+	list, err := s.sql.states(ctx, s.sql.db, []view{v}, nil)
 	if err != nil {
 		return state{}, false, asKind(ctx, err)
 	}
@@ -267,7 +310,7 @@ func (s *Service) load(ctx context.Context, users []accounts.ID) ([][]state, err
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.sql.states(ctx, views, nil)
+	states, err := s.sql.states(ctx, s.sql.db, views, nil)
 	if err != nil {
 		return nil, err
 	}

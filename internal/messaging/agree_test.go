@@ -279,6 +279,46 @@ func TestRedis_OlderStateDoesNotReplaceNewer(t *testing.T) {
 	}
 }
 
+// Two transactions commit at the same time: a message, and a mark of the other user. Neither has seen the other's change.
+func TestRedis_ConflictingStatesAreMerged(t *testing.T) {
+	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	ctx, who := t.Context(), w.join(2)
+	ann, bob := who[0], who[1]
+	w.mustSend(ann, bob, "first")
+	conv := mustBetween(w, ann, bob)
+	compute := func() []derivedState {
+		t.Helper()
+		list, err := w.compute(ctx, []change{{conv: conv}})
+		w.must(err)
+		return list
+	}
+	before := compute()
+	w.must(w.Mark(ctx, bob, With(ann), 1, 1))
+	marked := compute()
+	w.mustSend(ann, bob, "second")
+	want, err := w.Chats(ctx, ann, "", "", 10)
+	w.must(err)
+	sent := compute()
+	for i := range sent[0].members { // without the mark
+		now, old := &sent[0].members[i], before[0].members[i]
+		now.me, now.peerRead, now.peerGot, now.peerMarked, now.peerVersion = old.me, old.peerRead, old.peerGot, old.peerMarked, old.peerVersion
+	}
+	for _, order := range [][][]derivedState{{sent, marked}, {marked, sent}} {
+		w.must(w.Service.redis.deleteChats(ctx, ann, nil))
+		w.must(w.Service.redis.putAll(ctx, ann, []state{before[0].members[slices.IndexFunc(before[0].members, func(s state) bool { return s.me.user == ann })]}))
+		w.must(w.write(ctx, order[0]))
+		conflicts, err := w.writeOnce(ctx, order[1])
+		if err != nil || len(conflicts) == 0 {
+			t.Errorf("the second state: %d conflicts, %v; want a conflict", len(conflicts), err)
+		}
+		w.must(w.write(ctx, order[1]))
+		got, err := w.Chats(ctx, ann, "", "", 10)
+		if got.Sync, want.Sync = "", ""; err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("the list is %+v, %v; want %+v", got, err, want)
+		}
+	}
+}
+
 // More chats than one script writes go to Redis in parts. Redis may refuse one part and accept the next.
 func TestRedis_RefusedPartMakesListIncomplete(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // pinnedBase is higher than the time of any message.
@@ -21,13 +22,17 @@ type state struct {
 	last   *message // the newest message, if the user sees it
 }
 
-// version grows with each change of a state. Each part of it grows, and SQL reads all parts of one moment or later
-// ones. In a group it is the version of the member's own part; see [head].
-func (v view) version() int64 {
+// versions are the versions of the parts of a state: the conversation, the member's own row, and the row of the other
+// user of two. Each grows with each change of its part. A state is newer than another one if no part is older. If each
+// of two states has a newer part, both changes are committed, and SQL has a state that is newer than both. A group's
+// state has only the member's own part; see [head].
+type versions struct{ conversation, own, peer int64 }
+
+func (v view) versions() versions {
 	if v.kind == group {
-		return v.me.version
+		return versions{own: v.me.version}
 	}
-	return v.seq + v.rev + v.me.version + v.peerVersion
+	return versions{v.seq + v.rev, v.me.version, v.peerVersion}
 }
 
 // lastChange returns the time of the last change in the chat that the user may see. For a user who has left the group,
@@ -60,7 +65,7 @@ type placeAtRev struct {
 
 // states returns the states of views, which may be of different users. Messages in known are not read again. Data that
 // is read may be newer than the views.
-func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAtRev]message) ([]state, error) {
+func (s *sqlStore) states(ctx context.Context, q sqldb.Querier, views []view, known map[placeAtRev]message) ([]state, error) {
 	out := make([]state, len(views))
 	for start := 0; start < len(views); start += maxConditions {
 		part := views[start:min(start+maxConditions, len(views))]
@@ -76,11 +81,11 @@ func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAtRe
 			}
 		}
 		slices.SortFunc(places, place.compare)
-		newest, err := s.messagesAt(ctx, s.db, slices.Compact(places))
+		newest, err := s.messagesAt(ctx, q, slices.Compact(places))
 		if err != nil {
 			return nil, err
 		}
-		hidden, err := s.latestHidden(ctx, changed)
+		hidden, err := s.latestHidden(ctx, q, changed)
 		if err != nil {
 			return nil, err
 		}
@@ -201,11 +206,7 @@ func parseHead(conv ConversationID, text string) (head, error) {
 }
 
 // heads returns the heads of groups' conversations. Messages in known are not read again.
-func (s *Service) heads(ctx context.Context, list []ConversationID, known map[placeAtRev]message) ([]head, error) {
-	found, err := s.sql.conversations(ctx, list)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) heads(ctx context.Context, q sqldb.Querier, found []conversation, known map[placeAtRev]message) ([]head, error) {
 	var places []place
 	for _, c := range found {
 		at := place{c.id, c.seq}
@@ -213,7 +214,7 @@ func (s *Service) heads(ctx context.Context, list []ConversationID, known map[pl
 			places = append(places, at)
 		}
 	}
-	newest, err := s.sql.messagesAt(ctx, s.sql.db, places)
+	newest, err := s.sql.messagesAt(ctx, q, places)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +250,6 @@ type storedState struct {
 	PeerRead  int64          `json:"pr,omitempty"`
 	PeerGot   int64          `json:"pd,omitempty"`
 	Hidden    []int64        `json:"h,omitempty"`
-	Version   int64          `json:"w,omitempty"` // in a chat of two, the version of the member's own part plus one
 	Last      *storedMessage `json:"o,omitempty"`
 	Uncounted numbers        `json:"u,omitempty"`
 }
@@ -259,18 +259,20 @@ func (st state) text() (string, error) {
 	if st.kind == group {
 		body, err := json.Marshal(storedState{Conv: st.id, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
 			Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, Hidden: st.hidden, Changed: st.me.changed, Gone: st.me.gone})
-		return fmt.Sprintf("%d %s", st.version(), body), err
+		return fmt.Sprintf("0 %d 0 %s", st.me.version, body), err
 	}
 	k := storedState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed),
 		Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
 		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden,
-		Version: st.me.version + 1, Uncounted: st.uncounted}
+		Uncounted: st.uncounted}
 	if st.last != nil {
 		last := st.last.stored()
 		k.Last = &last
 	}
 	body, err := json.Marshal(k)
-	return fmt.Sprintf("%d %d %d %d %d %s", st.version(), st.place(), st.lastChange(), st.unread(st.hidden), st.me.muted, body), err
+	v := st.versions()
+	return fmt.Sprintf("%d %d %d %d %d %d %d %s", v.conversation, v.own, v.peer, st.place(), st.lastChange(), st.unread(st.hidden), st.me.muted,
+		body), err
 }
 
 // parseState parses the result of [state.text] for a user.
@@ -284,19 +286,22 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 		return st, fmt.Errorf("a chat in Redis: %w", err)
 	}
 	st.conversation = conversation{id: k.Conv, kind: direct, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt, uncounted: k.Uncounted}
-	version := k.Version - 1 // an earlier version of the program does not write it
 	if k.Peer.IsZero() {
 		st.kind = group
-		_, err = fmt.Sscanf(text, "%d", &version)
+	}
+	var v versions
+	if st.kind == group {
+		_, err = fmt.Sscanf(text, "%d %d", &v.conversation, &v.own)
 	} else {
-		_, err = fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.peerMarked)
+		_, err = fmt.Sscanf(text, "%d %d %d %d %d", &v.conversation, &v.own, &v.peer, new(int64), &st.peerMarked)
 	}
 	if err != nil {
 		return st, fmt.Errorf("a chat in Redis: %.40q: %w", text, err)
 	}
+	st.peerVersion = v.peer
 	st.changed = cmp.Or(k.Changed, st.peerMarked)
 	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered,
-		cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft, version: version}
+		cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft, version: v.own}
 	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden
 	if k.Last != nil {
 		last, err := k.Last.message(k.Conv)

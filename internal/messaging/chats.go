@@ -108,7 +108,11 @@ func (s *Service) addHeads(ctx context.Context, own []state) ([]state, error) {
 	}
 	list = slices.DeleteFunc(list, func(id ConversationID) bool { return found[id].seq > 0 })
 	if len(list) > 0 {
-		heads, err := s.heads(ctx, list, nil)
+		rows, err := s.sql.conversations(ctx, list)
+		if err != nil {
+			return nil, err
+		}
+		heads, err := s.heads(ctx, s.sql.db, rows, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -17,8 +17,9 @@ import (
 )
 
 // Messages that arrive at the same time share a transaction. It locks their conversations in the order of their ids,
-// checks which messages are stored already, and assigns numbers to the others. Then it writes messages, conversations
-// and the senders' read marks with one statement each. A batch may be retried: the client ids prevent a second copy. If
+// checks which messages are stored already, and assigns numbers to the others. Then it writes messages and
+// conversations, and the senders' read marks in groups, with one statement each, and reads what Redis should have. In a
+// chat of two, the conversation's row has the newest message of each user, which is also their read mark. A batch may be retried: the client ids prevent a second copy. If
 // another transaction holds a conversation for seconds, the messages to it are refused, and the others are written.
 
 // sending is a message that is not yet in SQL.
@@ -59,8 +60,9 @@ func (s sending) memberKey() groups.MemberKey {
 // sent is the result of a sending.
 type sent struct {
 	message
-	chatRev   int64 // the conversation's rev at the commit of a new message
-	duplicate bool  // it was stored by an earlier request
+	chatRev   int64         // the conversation's rev at the commit of a new message
+	duplicate bool          // it was stored by an earlier request
+	derived   *derivedState // of its conversation; nil if another message of the batch has it
 	refusal   error
 }
 
@@ -83,7 +85,8 @@ func newCommitter(s *Service) *groupcommit.Committer[sending, sent] {
 // afterSend applies a committed batch to Redis and publishes its events.
 func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent) {
 	var at []time.Time
-	var changes []change
+	var changes, unknown []change
+	var known []derivedState
 	for i := range results {
 		r := &results[i]
 		c := batch[i].change()
@@ -95,13 +98,16 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 			s.projection.Done(batch[i].since)
 			continue
 		}
-		if !r.duplicate { // otherwise the node that stored it may have died before it updated Redis
-			c.steps = []step{{message: &r.message, chatRev: r.chatRev}}
-		}
 		at, changes = append(at, batch[i].since), append(changes, c)
+		if r.duplicate { // the node that stored it may have died before it updated Redis
+			unknown = append(unknown, c)
+		}
+		if r.derived != nil {
+			known = append(known, *r.derived)
+		}
 	}
 	if len(changes) > 0 {
-		s.apply(ctx, at, changes...)
+		s.settleAll(at, changes, s.projection.BringKnown(ctx, 3*s.redis.budget, known, unknown...))
 	}
 	s.publishSent(results)
 }
@@ -193,18 +199,50 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 	})); err != nil {
 		return nil, err
 	}
+	if len(read) > 0 {
+		if err := s.sql.mark(ctx, later{tx}, sorted(read, compareMembers)); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.enqueueSentHook(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
-	if len(read) == 0 {
-		return out, nil
+	return out, s.derive(ctx, tx, batch, out, conversations)
+}
+
+// derive adds to new messages the data that Redis should have after the commit. The transaction holds the locks of the
+// conversations, and has written the messages.
+func (s *Service) derive(ctx context.Context, tx *sqldb.Tx, batch []sending, out []sent, conversations map[ConversationID]conversation) error {
+	var changes []change
+	first := map[ConversationID]*sent{}
+	for i := range out {
+		r := &out[i]
+		if r.duplicate || r.refusal != nil {
+			continue
+		}
+		c := batch[i].change()
+		c.steps = []step{{message: &r.message, chatRev: r.chatRev}}
+		changes = append(changes, c)
+		if first[c.conv] == nil {
+			first[c.conv] = r
+		}
 	}
-	return out, s.sql.mark(ctx, tx, sorted(read, compareMembers))
+	derived, err := s.computeIn(ctx, tx, changes, func(_ context.Context, list []ConversationID) ([]conversation, error) {
+		rows := make([]conversation, len(list))
+		for i, id := range list {
+			rows[i] = conversations[id]
+		}
+		return rows, nil
+	})
+	for i := range derived {
+		first[derived[i].conv].derived = &derived[i]
+	}
+	return err
 }
 
 // assignSeqs returns the results for stored and refused messages and creates messages for the rest. fresh are the new
-// messages, with the next numbers of their conversations, and read are the senders' marks. It updates conversations and
-// adds new messages to stored.
+// messages, with the next numbers of their conversations, and read are the senders' marks in groups. It updates
+// conversations and adds new messages to stored.
 func assignSeqs(batch []sending, stored map[sendingKey]message, conversations map[ConversationID]conversation, refused map[sendingKey]error,
 	files lockedFiles, now int64) (out []sent, fresh []message, read map[sendingKey]member) {
 	out = make([]sent, len(batch))
@@ -236,14 +274,16 @@ func assignSeqs(batch []sending, stored map[sendingKey]message, conversations ma
 		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash,
 			body: files.body(in), reply: in.reply, at: c.lastAt}
 		c.updateUncounted(m)
+		if in.to.direct() && m.body.Kind != api.MessageSystem {
+			c.sent[side(in.from, in.to.peer)] = c.seq
+		}
 		conversations[in.conv] = c
 		out[i].message, out[i].chatRev, stored[in.key()] = m, c.rev, m
 		fresh = append(fresh, m)
-		if m.body.Kind == api.MessageSystem {
-			continue // it moves no mark: the user in whose name it is sent may not have read earlier messages
+		if in.to.direct() || m.body.Kind == api.MessageSystem {
+			continue // a system message moves no mark: the user in whose name it is sent may not have read earlier messages
 		}
-		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq,
-			changed: now}
+		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, read: m.seq, delivered: m.seq, changed: now}
 	}
 	return out, fresh, read
 }

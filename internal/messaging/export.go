@@ -72,7 +72,7 @@ func parsePlace(s string) (p place, err error) {
 }
 
 func (s *Service) exportChat(ctx context.Context, v view, out *api.ChatExport) error {
-	list, err := s.sql.states(ctx, []view{v}, nil)
+	list, err := s.sql.states(ctx, s.sql.db, []view{v}, nil)
 	if err != nil {
 		return err
 	}

@@ -36,11 +36,11 @@ func (s *Service) UnreadChats(ctx context.Context, places []Place) (_ map[Place]
 	defer errs.Wrap(&err, "messaging.UnreadChats")
 	all := make(map[Place]UnreadChat, len(places))
 	for chunk := range slices.Chunk(places, unreadChunk) {
-		views, err := s.sql.viewsAt(ctx, memberKeys(chunk))
+		views, err := s.sql.viewsAt(ctx, s.sql.db, memberKeys(chunk))
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
-		hidden, err := s.sql.latestHidden(ctx, views)
+		hidden, err := s.sql.latestHidden(ctx, s.sql.db, views)
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}

@@ -36,7 +36,7 @@ func (s *Service) publishMissed(ctx context.Context, changes []change) error {
 			directIDs = append(directIDs, c.conv)
 		}
 	}
-	views, err := s.sql.viewsOf(ctx, directIDs)
+	views, err := s.sql.viewsOf(ctx, s.sql.db, directIDs)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *Service) publishMissed(ctx context.Context, changes []change) error {
 	if err != nil {
 		return err
 	}
-	marked, err := s.sql.viewsAt(ctx, own)
+	marked, err := s.sql.viewsAt(ctx, s.sql.db, own)
 	if err != nil {
 		return err
 	}

@@ -66,12 +66,13 @@ type MessageID = ids.ID[message]
 // conversation is a row: the newest numbers and times of a conversation.
 type conversation struct {
 	id      ConversationID
-	kind    int    // direct or group
-	title   string // of a group
-	seq     int64  // of the newest message
-	rev     int64  // of the newest change
-	lastAt  int64  // Unix ms of the newest message
-	changed int64  // Unix ms of the newest message or change
+	kind    int      // direct or group
+	title   string   // of a group
+	seq     int64    // of the newest message
+	rev     int64    // of the newest change
+	lastAt  int64    // Unix ms of the newest message
+	changed int64    // Unix ms of the newest message or change
+	sent    [2]int64 // in a chat of two, the newest messages of the user with the lower id and of the other one
 
 	uncounted numbers // of the latest messages, the ones that no member needs to read
 }
@@ -281,6 +282,14 @@ func pairOf(a, b accounts.ID) pair {
 		a, b = b, a
 	}
 	return pair{a, b}
+}
+
+// side returns the index of a user in the order of ids: 0 or 1.
+func side(user, peer accounts.ID) int {
+	if user.Compare(peer) > 0 {
+		return 1
+	}
+	return 0
 }
 
 func (p pair) compare(q pair) int {

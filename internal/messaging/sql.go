@@ -51,7 +51,7 @@ func newSQLStore(db *sqldb.DB) *sqlStore {
 			Key: []string{"low", "high"}}),
 		newConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
 		updatedConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"},
-			Set: []string{"title", "seq", "last_at", "changed", "uncounted"}}),
+			Set: []string{"title", "seq", "last_at", "changed", "uncounted", "low_sent", "high_sent"}}),
 		newMembers: compile(members),
 	}
 	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})",
@@ -133,13 +133,13 @@ func (m member) row() []any {
 }
 
 func (c conversation) row() []any {
-	return []any{c.id, c.kind, c.title, c.seq, c.rev, c.lastAt, c.changed, c.uncounted}
+	return []any{c.id, c.kind, c.title, c.seq, c.rev, c.lastAt, c.changed, c.uncounted, c.sent[0], c.sent[1]}
 }
 
-const conversationColumns = "id, kind, title, seq, rev, last_at, changed, uncounted"
+const conversationColumns = "id, kind, title, seq, rev, last_at, changed, uncounted, low_sent, high_sent"
 
 func scanConversation(rows *sql.Rows) (c conversation, err error) {
-	err = rows.Scan(&c.id, &c.kind, &c.title, &c.seq, &c.rev, &c.lastAt, &c.changed, &c.uncounted)
+	err = rows.Scan(&c.id, &c.kind, &c.title, &c.seq, &c.rev, &c.lastAt, &c.changed, &c.uncounted, &c.sent[0], &c.sent[1])
 	return c, err
 }
 
@@ -216,8 +216,7 @@ func (s *sqlStore) insert(ctx context.Context, tx *sqldb.Tx, messages []message)
 		}
 		args = append(args, m.conv, m.seq, m.id, m.from, m.clientID, m.hash, string(body), m.reply, m.at, 0, 0, 0)
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO messages ("+messageColumns+") VALUES "+sqldb.Tuples(12, len(messages)), args...)
-	return err
+	return tx.ExecLater(ctx, "INSERT INTO messages ("+messageColumns+") VALUES "+sqldb.Tuples(12, len(messages)), args...)
 }
 
 // updateConversations writes the rows of conversations after new messages.
@@ -226,8 +225,7 @@ func (s *sqlStore) updateConversations(ctx context.Context, tx *sqldb.Tx, list [
 	for _, c := range list {
 		args = append(args, c.row()...)
 	}
-	_, err := tx.ExecContext(ctx, s.updatedConversations.For(len(list)), args...)
-	return err
+	return tx.ExecLater(ctx, s.updatedConversations.For(len(list)), args...)
 }
 
 // mark moves members' marks forward.
@@ -240,6 +238,14 @@ func (s *sqlStore) mark(ctx context.Context, q interface {
 	}
 	_, err := q.ExecContext(ctx, s.movedMarks.For(len(list)), args...)
 	return err
+}
+
+// later is a transaction that executes statements with [sqldb.Tx.ExecLater].
+type later struct{ tx *sqldb.Tx }
+
+// ExecContext returns no result.
+func (l later) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return nil, l.tx.ExecLater(ctx, query, args...)
 }
 
 // lockFreeMembers locks the members' rows that no other transaction has locked, and returns them.
@@ -265,18 +271,32 @@ type view struct {
 	peerVersion       int64
 }
 
-const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, c.uncounted, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
+const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, c.uncounted, c.low_sent, c.high_sent, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
 	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.marked, 0), COALESCE(o.version, 0)`
 
 const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
 
 func scanView(rows *sql.Rows) (v view, err error) {
-	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.uncounted, &v.me.user, &v.me.peer, &v.me.read,
-		&v.me.delivered, &v.me.cleared,
+	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.uncounted, &v.sent[0], &v.sent[1], &v.me.user,
+		&v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
 		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.me.gone, &v.peerRead, &v.peerGot, &v.peerMarked, &v.peerVersion)
 	v.me.conv = v.id
+	v.raiseMarks()
 	return v, err
 }
+
+// raiseMarks moves the marks of both users of two to their own newest messages, for which rows of members store no mark.
+func (v *view) raiseMarks() {
+	if v.kind != direct {
+		return
+	}
+	mine := side(v.me.user, v.me.peer)
+	v.me.read, v.me.delivered = max(v.me.read, v.sent[mine]), max(v.me.delivered, v.sent[mine])
+	v.peerRead, v.peerGot = max(v.peerRead, v.sent[1-mine]), max(v.peerGot, v.sent[1-mine])
+}
+
+// sentMark is the number of the newest message of a member in a chat of two.
+const sentMark = "(CASE WHEN m.user_id < m.peer THEN c.low_sent ELSE c.high_sent END)"
 
 // view returns a chat of the user. It returns ErrChat if the chat has no messages yet, or the user is not in the group.
 func (s *sqlStore) view(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef) (view, error) {
@@ -310,22 +330,22 @@ func (s *sqlStore) openViews(ctx context.Context, user accounts.ID) ([]view, err
 }
 
 // viewsOf returns the views of all members of conversations.
-func (s *sqlStore) viewsOf(ctx context.Context, list []ConversationID) ([]view, error) {
+func (s *sqlStore) viewsOf(ctx context.Context, q sqldb.Querier, list []ConversationID) ([]view, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.conversation IN (?) AND c.seq > 0", bun.List(list))
+	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.conversation IN (?) AND c.seq > 0", bun.List(list))
 	return sqldb.Collect(rows, err, scanView)
 }
 
 // viewsAt returns the views of the given members.
-func (s *sqlStore) viewsAt(ctx context.Context, list []memberKey) (all []view, err error) {
+func (s *sqlStore) viewsAt(ctx context.Context, q sqldb.Querier, list []memberKey) (all []view, err error) {
 	for chunk := range slices.Chunk(list, maxConditions) {
 		var args []any
 		for _, k := range chunk {
 			args = append(args, k.user, k.conv)
 		}
-		rows, err := s.db.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE "+sqldb.AnyOf("(m.user_id = ? AND m.conversation = ?)",
+		rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE "+sqldb.AnyOf("(m.user_id = ? AND m.conversation = ?)",
 			len(chunk)), args...)
 		found, err := sqldb.Collect(rows, err, scanView)
 		if err != nil {
@@ -422,7 +442,7 @@ type memberKey struct {
 }
 
 // latestHidden returns the latest messages of chats that their members have deleted for themselves.
-func (s *sqlStore) latestHidden(ctx context.Context, views []view) (map[memberKey][]int64, error) {
+func (s *sqlStore) latestHidden(ctx context.Context, q sqldb.Querier, views []view) (map[memberKey][]int64, error) {
 	args := make([]any, 0, 3*len(views))
 	for _, v := range views {
 		args = append(args, v.me.user, v.id, v.seq-maxLatest)
@@ -431,7 +451,7 @@ func (s *sqlStore) latestHidden(ctx context.Context, views []view) (map[memberKe
 	if len(views) == 0 {
 		return found, nil
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT user_id, conversation, seq FROM hidden_messages WHERE "+
+	rows, err := q.QueryContext(ctx, "SELECT user_id, conversation, seq FROM hidden_messages WHERE "+
 		sqldb.AnyOf("(user_id = ? AND conversation = ? AND seq > ?)", len(views))+" ORDER BY seq", args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k memberKey

@@ -80,9 +80,10 @@ func UndeliveredIn(ctx context.Context, q sqldb.Querier, in []ActiveConversation
 func undeliveredIn(in []ActiveConversation, now time.Time, n int, condition string) (query string, args []any) {
 	parts := make([]string, len(in))
 	for i, c := range in {
-		parts[i] = fmt.Sprintf(`SELECT * FROM (SELECT %d AS place, m.user_id FROM chat_members m WHERE m.conversation = ? AND m.user_id > ? AND m.gone = 0
-			AND m.muted <= ? AND m.read_seq < ? AND m.delivered_seq < ? AND m.cleared_seq + 0 < ? AND %s ORDER BY m.user_id LIMIT ?) s%d`, i, condition, i)
-		args = append(args, c.Conv, c.after, now.UnixMilli(), c.Seq, c.Seq, c.Seq, n)
+		parts[i] = fmt.Sprintf(`SELECT * FROM (SELECT %d AS place, m.user_id FROM chat_members m JOIN conversations c ON c.id = m.conversation
+			WHERE m.conversation = ? AND m.user_id > ? AND m.gone = 0 AND m.muted <= ? AND m.read_seq < ? AND m.delivered_seq < ? AND %s < ?
+			AND m.cleared_seq + 0 < ? AND %s ORDER BY m.user_id LIMIT ?) s%d`, i, sentMark, condition, i)
+		args = append(args, c.Conv, c.after, now.UnixMilli(), c.Seq, c.Seq, c.Seq, c.Seq, n)
 	}
 	return strings.Join(parts, " UNION ALL "), args
 }

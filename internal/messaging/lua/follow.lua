@@ -1,8 +1,8 @@
 -- follow: applies changes of a chat to its latest messages, if they are stored here.
 --
 -- KEYS[1] latest  list  seq and rev of the chat, then its latest messages in their order
--- ARGV[1] the key's TTL in milliseconds
--- ARGV[2] number of messages to keep
+-- ARGV[1] the key's TTL in milliseconds, which is renewed in its second half
+-- ARGV[2] number of messages to keep; up to a tenth more stay, so that not every message trims the list
 -- then three for each change:
 --   seq '' message       a new message
 --   seq rev message      a message was changed
@@ -13,11 +13,12 @@
 local seq, rev = string.match(redis.call('LINDEX', KEYS[1], 0) or '', '^(%d+) (%d+)$')
 if not seq then return 0 end
 seq, rev = tonumber(seq), tonumber(rev)
+local length = 0
 for i = 3, #ARGV, 3 do
   local at, change = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
   if not change then
     if at == seq + 1 then
-      redis.call('RPUSH', KEYS[1], ARGV[i + 2])
+      length = redis.call('RPUSH', KEYS[1], ARGV[i + 2])
       seq = at
     end
   elseif change == rev + 1 then
@@ -30,8 +31,8 @@ for i = 3, #ARGV, 3 do
     end
   end
 end
-local surplus = redis.call('LLEN', KEYS[1]) - 1 - tonumber(ARGV[2])
-if surplus > 0 then redis.call('LTRIM', KEYS[1], surplus, -1) end
+local surplus = length - 1 - ARGV[2]
+if surplus > ARGV[2] / 10 then redis.call('LTRIM', KEYS[1], surplus, -1) end
 redis.call('LSET', KEYS[1], 0, seq .. ' ' .. rev)
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
+if redis.call('PTTL', KEYS[1]) < ARGV[1] / 2 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return 1

@@ -322,16 +322,26 @@ func (p *Projection[Change, State]) renewLate(ctx context.Context, changes []Cha
 // Redis. Bring reports whether Redis has the changes, so that the domain calls [Projection.Done] or
 // [Projection.Missed].
 func (p *Projection[Change, State]) Bring(ctx context.Context, within time.Duration, changes ...Change) bool {
+	return p.BringKnown(ctx, within, nil, changes...)
+}
+
+// BringKnown is Bring for changes whose states are partly known: their transaction has computed them. The states of
+// changes are computed.
+func (p *Projection[Change, State]) BringKnown(ctx context.Context, within time.Duration, known []State, changes ...Change) bool {
 	if !p.Writable() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
 	defer cancel()
-	states, err := p.cfg.State(ctx, changes)
+	var states []State
+	var err error
+	if len(changes) > 0 {
+		states, err = p.cfg.State(ctx, changes)
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
-		err = p.cfg.Write(ctx, states)
+		err = p.cfg.Write(ctx, append(states, known...))
 	}
 	if err != nil {
 		p.cfg.Log.WarnContext(ctx, "changes were not applied to redis in time", "marks", p.cfg.Applied.String(), "err", err)

@@ -1,0 +1,1 @@
+ALTER TABLE conversations ADD COLUMN low_sent BIGINT NOT NULL DEFAULT 0

@@ -1,0 +1,1 @@
+ALTER TABLE conversations ADD COLUMN high_sent BIGINT NOT NULL DEFAULT 0
