@@ -43,6 +43,7 @@ type Config struct {
 	Addr           string          `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
 	PublicURL      origin.Origin   `koanf:"public_url" help:"where people reach the page, https://stoa.example.org: every link begins with it, scripts of this origin may open sockets, and pushes name it as contact; empty: mails have links if addr is loopback, and other links begin with the Host header of the request"`
 	AdminAddr      string          `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
+	Pprof          bool            `koanf:"pprof" default:"false" help:"serve profiles of this process to operators at /debug/pprof/; needs admin_addr, or an addr that serves operators"`
 	Docs           string          `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
 	Data           string          `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
 	Redis          string          `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
@@ -108,6 +109,7 @@ func (c Config) Validate() error {
 	return errors.Join(
 		config.Refuse(!isAddress(c.Addr), "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
 		config.Refuse(c.AdminAddr != "" && !isAddress(c.AdminAddr), "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
+		config.Refuse(c.Pprof && c.AdminAddr == "" && !c.OperatorsHere(), "pprof", "profiles are for operators alone: set admin_addr"),
 		config.Refuse(c.SQL == "", "sql", "nothing is named: sqlite is the one inside"),
 		config.Refuse(badSQL != nil, "sql", "%v", badSQL),
 		config.Refuse(c.Redis == "", "redis", "nothing is named: embedded is the one inside"),

@@ -91,6 +91,7 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 		"a port too high":   func(c *Config) { c.Addr = "127.0.0.1:99999" },
 		"no port":           func(c *Config) { c.Addr = "127.0.0.1" },
 		"admin's port":      func(c *Config) { c.AdminAddr = ":99999" },
+		"public profiles":   func(c *Config) { c.Addr, c.Pprof = ":8080", true },
 	} {
 		c := good
 		change(&c)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"time"
 
@@ -152,6 +153,13 @@ var tags = []web.Tag{
 func (a *App) operatorRoutes(on *web.API) {
 	on.Raw("GET /metrics", a.reg.Handler(a.log))
 	on.Raw("GET /docs/keys", keysPage())
+	if !a.cfg.Pprof {
+		return
+	}
+	for pattern, profile := range map[string]http.HandlerFunc{"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline,
+		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace} {
+		on.RawConnection(pattern, profile)
+	}
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }

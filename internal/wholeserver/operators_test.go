@@ -28,7 +28,7 @@ func TestWhatIsForOperatorsIsNotForThePublic(t *testing.T) {
 		"behind a proxy":             {behind, false, false},
 		"beyond loopback":            {func(c *app.Config) { c.Addr = ":8080" }, false, false},
 		"beyond loopback with docs":  {func(c *app.Config) { c.Addr, c.Docs = ":8080", "true" }, false, true},
-		"with an address of its own": {func(c *app.Config) { c.AdminAddr = "127.0.0.1:0" }, false, false},
+		"with an address of its own": {func(c *app.Config) { c.AdminAddr, c.Pprof = "127.0.0.1:0", true }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testkit.Start(t, tt.change)
@@ -43,6 +43,9 @@ func TestWhatIsForOperatorsIsNotForThePublic(t *testing.T) {
 					t.Errorf("%s: got %d", path, got)
 				}
 			}
+			if got := status("/debug/pprof/heap"); got != http.StatusNotFound { // profiles are off, or elsewhere
+				t.Errorf("a profile: got %d", got)
+			}
 			if code, _, body := s.Call(t, nil, "GET", "/readyz", ""); code != http.StatusOK || strings.Contains(body, "parts") != tt.here {
 				t.Errorf("/readyz: got %d %s", code, body)
 			}
@@ -51,7 +54,7 @@ func TestWhatIsForOperatorsIsNotForThePublic(t *testing.T) {
 }
 
 func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
-	s := testkit.Start(t, func(c *app.Config) { c.AdminAddr = "127.0.0.1:0" })
+	s := testkit.Start(t, func(c *app.Config) { c.AdminAddr, c.Pprof = "127.0.0.1:0", true })
 	get := func(path string) (int, string) {
 		resp, err := s.HTTP.Get(s.AdminURL + path)
 		must(t, err)
@@ -61,7 +64,8 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 		return resp.StatusCode, string(text)
 	}
 	for path, want := range map[string]string{"/metrics": "stoa_sql_connections", "/docs/keys": "user:info", "/docs/": "swagger",
-		"/openapi.json": `"/v1/checkin"`, "/readyz": `"parts"`, "/healthz": "ok"} {
+		"/openapi.json": `"/v1/checkin"`, "/readyz": `"parts"`, "/healthz": "ok", "/debug/pprof/": "goroutine",
+		"/debug/pprof/goroutine?debug=1": "operators_test.go", "/debug/pprof/profile?seconds=1": "\x1f\x8b"} {
 		if got, text := get(path); got != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%s: got %d %.200s", path, got, text)
 		}

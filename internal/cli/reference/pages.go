@@ -56,6 +56,7 @@ var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines,
 	"| `GET /readyz` | 200 while requests can be served, perhaps degraded, else 503; says to operators which part it is |\n"+
 	"| `GET /metrics` | [metrics](metrics.md); for operators |\n"+
 	"| `GET /docs/keys` | [keys](keys.md), as a page; for operators |\n"+
+	"| `GET /debug/pprof/` | profiles of the process, for `go tool pprof`; for operators, setting `pprof` |\n"+
 	"| `GET /dev/mail` | mails that were not sent, development only |\n"+
 	"| `GET /dev/mail.json?to=ADDRESS` | the same for programs, newest first |\n\n"+
 	"What is for operators is served at `admin_addr`; without that at `addr`, if it is loopback and no proxy is trusted, else nowhere.\n",
