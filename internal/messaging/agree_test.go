@@ -303,9 +303,10 @@ func TestRedis_ConflictingStatesAreMerged(t *testing.T) {
 		now, old := &sent[0].members[i], before[0].members[i]
 		now.me, now.peerRead, now.peerGot, now.peerMarked, now.peerVersion = old.me, old.peerRead, old.peerGot, old.peerMarked, old.peerVersion
 	}
+	own := slices.DeleteFunc(slices.Clone(before[0].members), func(s state) bool { return s.me.user != ann })
 	for _, order := range [][][]derivedState{{sent, marked}, {marked, sent}} {
 		w.must(w.Service.redis.deleteChats(ctx, ann, nil))
-		w.must(w.Service.redis.putAll(ctx, ann, []state{before[0].members[slices.IndexFunc(before[0].members, func(s state) bool { return s.me.user == ann })]}))
+		w.must(w.Service.redis.putAll(ctx, ann, own))
 		w.must(w.write(ctx, order[0]))
 		conflicts, err := w.writeOnce(ctx, order[1])
 		if err != nil || len(conflicts) == 0 {

@@ -271,8 +271,8 @@ func (st state) text() (string, error) {
 	}
 	body, err := json.Marshal(k)
 	v := st.versions()
-	return fmt.Sprintf("%d %d %d %d %d %d %d %s", v.conversation, v.own, v.peer, st.place(), st.lastChange(), st.unread(st.hidden), st.me.muted,
-		body), err
+	return fmt.Sprintf("%d %d %d %d %d %d %d %s", v.conversation, v.own, v.peer, st.place(), st.lastChange(), st.unread(st.hidden),
+		st.me.muted, body), err
 }
 
 // parseState parses the result of [state.text] for a user.

@@ -19,8 +19,9 @@ import (
 // Messages that arrive at the same time share a transaction. It locks their conversations in the order of their ids,
 // checks which messages are stored already, and assigns numbers to the others. Then it writes messages and
 // conversations, and the senders' read marks in groups, with one statement each, and reads what Redis should have. In a
-// chat of two, the conversation's row has the newest message of each user, which is also their read mark. A batch may be retried: the client ids prevent a second copy. If
-// another transaction holds a conversation for seconds, the messages to it are refused, and the others are written.
+// chat of two, the conversation's row has the newest message of each user, which is also their read mark. A batch may
+// be retried: the client ids prevent a second copy. If another transaction holds a conversation for seconds, the
+// messages to it are refused, and the others are written.
 
 // sending is a message that is not yet in SQL.
 type sending struct {
@@ -212,7 +213,8 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 
 // derive adds to new messages the data that Redis should have after the commit. The transaction holds the locks of the
 // conversations, and has written the messages.
-func (s *Service) derive(ctx context.Context, tx *sqldb.Tx, batch []sending, out []sent, conversations map[ConversationID]conversation) error {
+func (s *Service) derive(ctx context.Context, tx *sqldb.Tx, batch []sending, out []sent,
+	conversations map[ConversationID]conversation) error {
 	var changes []change
 	first := map[ConversationID]*sent{}
 	for i := range out {

@@ -285,7 +285,7 @@ func scanView(rows *sql.Rows) (v view, err error) {
 	return v, err
 }
 
-// raiseMarks moves the marks of both users of two to their own newest messages, for which rows of members store no mark.
+// raiseMarks moves the marks of both users of two to their own newest messages. Their rows do not store these marks.
 func (v *view) raiseMarks() {
 	if v.kind != direct {
 		return

@@ -85,8 +85,8 @@ func (s *sqlStore) storeSystemMessages(ctx context.Context, tx *sqldb.Tx, c conv
 // readers returns the members who have read up to a message, except one.
 func (s *sqlStore) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx,
-		"SELECT m.user_id FROM chat_members m JOIN conversations c ON c.id = m.conversation WHERE m.conversation = ? AND m.gone = 0 AND (m.read_seq "+
-			">= ? OR "+sentMark+" >= ?) AND m.cleared_seq < ? AND m.user_id <> ? ORDER BY m.user_id", id, seq, seq, seq, without))
+		"SELECT m.user_id FROM chat_members m JOIN conversations c ON c.id = m.conversation WHERE m.conversation = ? AND m.gone = 0 AND "+
+			"(m.read_seq >= ? OR "+sentMark+" >= ?) AND m.cleared_seq < ? AND m.user_id <> ? ORDER BY m.user_id", id, seq, seq, seq, without))
 }
 
 // selectUnaware returns up to n members who do not see a message, because they joined or cleared the chat after it. The

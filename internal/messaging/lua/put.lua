@@ -20,15 +20,11 @@ for i = 3, #ARGV, 2 do
   local grouped = string.sub(name, 1, 2) == 'g:'
   local key = grouped and KEYS[5] or KEYS[3]
   local stored = redis.call('HGET', key, name)
-  local newer, older = not stored, false
-  if stored then
-    local is = {string.match(stored, '^(%d+) (%d+) (%d+) ')}
-    local to = {string.match(state, '^(%d+) (%d+) (%d+) ')}
-    for part = 1, 3 do
-      local difference = tonumber(to[part]) - tonumber(is[part])
-      newer = newer or difference > 0
-      older = older or difference < 0
-    end
+  local newer, older = false, false
+  local is = {string.match(stored or '-1 -1 -1 ', '^(-?%d+) (-?%d+) (-?%d+) ')}
+  for part, version in ipairs({string.match(state, '^(%d+) (%d+) (%d+) ')}) do
+    newer = newer or tonumber(version) > tonumber(is[part])
+    older = older or tonumber(version) < tonumber(is[part])
   end
   if newer and older then conflicts = conflicts + 1 end
   newer = newer and not older

@@ -60,7 +60,8 @@ func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	pool := sql.OpenDB(sessionConnector{connector, mc.Timeout, cmp.Or(cfg.StatementTime, statementTime), mc.MultiStatements})
+	statement := cmp.Or(cfg.StatementTime, statementTime)
+	pool := sql.OpenDB(sessionConnector{connector, mc.Timeout, statement, mc.MultiStatements})
 	conns := cfg.MaxConns
 	if conns == 0 {
 		conns = mysqlConns
@@ -126,11 +127,11 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 	if mc.Timeout == 0 {
 		mc.Timeout = dialTimeout
 	}
-	mc.InterpolateParams = true                                  // one round trip instead of three (prepare, execute, close)
-	mc.ParseTime = false                                         // times are BIGINT
-	mc.MultiStatements = query.Get("multiStatements") != "false" // fewer round trips for each transaction
-	mc.ClientFoundRows = false                                   // a batch counts its new rows by RowsAffected
-	mc.RejectReadOnly = true                                     // closes connections to a server that became a replica, when it refuses a write
+	mc.InterpolateParams = true // one round trip instead of three (prepare, execute, close)
+	mc.ParseTime = false        // times are BIGINT
+	mc.MultiStatements = query.Get("multiStatements") != "false"
+	mc.ClientFoundRows = false // a batch counts its new rows by RowsAffected
+	mc.RejectReadOnly = true   // closes connections to a server that became a replica, when it refuses a write
 	mc.Collation = "utf8mb4_bin"
 	return mc, nil
 }

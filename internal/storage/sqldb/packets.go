@@ -16,13 +16,13 @@ import (
 // wait only in a session whose Config.URL does not have multiStatements=false, because some proxies cannot forward
 // such packets.
 
-// maxWaiting is the number of bytes of waiting statements from which they are sent at once. It is far below the limit
-// of a packet, 16 MiB by default in MariaDB.
+// maxWaiting is the largest number of bytes of waiting statements. It is far below the limit of a packet, 16 MiB by
+// default in MariaDB.
 const maxWaiting = 1 << 20
 
 const startTransaction = "START TRANSACTION READ WRITE"
 
-// txStart is the context value with which [DB.Tx] starts a transaction.
+// txStart is a context value that [DB.Tx] passes to the start of a transaction.
 type txStart struct {
 	alone   bool // send the start alone, so that database/sql replaces broken connections
 	reached bool // the server may have executed a statement of the transaction
@@ -46,7 +46,7 @@ type waiting struct {
 	start *txStart // of the running transaction; nil if there is none
 	begun bool     // the start of the transaction was sent
 	later bool     // text has a statement of an ExecLater
-	lost  error    // an error after which the transaction cannot continue
+	lost  error    // an error that the transaction cannot survive
 }
 
 func (w *waiting) reset(start *txStart) { *w = waiting{start: start} }
@@ -159,7 +159,7 @@ func (tx transaction) Commit() error {
 	return err
 }
 
-// refusedLater is the error of a COMMIT that was sent together with other statements, one of which may have failed.
+// refusedLater is the error of a COMMIT that was sent together with other statements. One of these may have failed.
 type refusedLater struct{ *mysql.MySQLError }
 
 // Unwrap returns the response of the server.

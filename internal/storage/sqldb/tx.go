@@ -48,10 +48,10 @@ type Tx struct {
 // Tx runs fn in a transaction: READ COMMITTED on MySQL and MariaDB, exclusive on SQLite. An error of fn rolls back and
 // is returned unchanged; a panic rolls back and continues.
 //
-// fn runs again from the start after a deadlock or a lock timeout, after a COMMIT that lost against another node of a
-// Galera cluster, and if the connection had ended before its first statement. It also runs again once after a duplicate
-// key, because another node may have added the row after fn read. So fn must have no effect outside tx; use [Tx.AfterCommit] for those. A COMMIT without a response is never
-// retried, see [ErrOutcomeUnknown].
+// fn runs again from the start after a deadlock or a lock timeout, and after a COMMIT that lost against another node of
+// a Galera cluster. It runs again if its connection had ended before the first statement. It also runs again once after
+// a duplicate key, because another node may have added the row after fn read. So fn must have no effect outside tx; use
+// [Tx.AfterCommit] for those. A COMMIT without a response is never retried, see [ErrOutcomeUnknown].
 //
 // Transactions that wait for locks leave a quarter of the connections to reads and to [DB.Batch].
 func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
