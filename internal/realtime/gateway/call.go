@@ -31,7 +31,7 @@ func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RP
 		reply(centrifuge.RPCReply{}, centrifuge.DisconnectConnectionClosed)
 		return
 	}
-	g.calls.Go(func() {
+	g.calls.run(func() {
 		defer c.end()
 		got := g.cfg.API.Invoke(c.client.Context(), in)
 		g.metrics.calls.WithLabelValues(strconv.Itoa(got.Status)).Inc()

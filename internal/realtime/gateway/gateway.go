@@ -151,7 +151,7 @@ type Gateway struct {
 	node  *centrifuge.Node
 	conns connections
 	from  connCounts
-	calls sync.WaitGroup
+	calls *workers
 
 	reconnects, resubscribes turns // schedules of resynchronisations
 
@@ -174,7 +174,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log, faults: faults{all: map[string]fault{}},
+	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log, calls: newWorkers(), faults: faults{all: map[string]fault{}},
 		refusedOrigin: rate.Sometimes{First: 5, Interval: time.Minute}}
 	var library centrifuge.MetricsConfig
 	library.RegistererGatherer = prometheus.NewRegistry()
@@ -283,7 +283,7 @@ func (g *Gateway) Run(ctx context.Context, ready func()) error {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err := g.node.Shutdown(stop)
-	g.calls.Wait()
+	g.calls.stop()
 	return err
 }
 
