@@ -19,7 +19,8 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 		return ErrSelf
 	}
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inFriends|inBlocks|inRequests, &d), s.rel.targets(other, inFriends|inBlockers|inRequests, &d))
+	targets := slices.Concat(s.rel.targets(user, inFriends|inBlocks|inRequests, &d), s.rel.targets(other, inFriends|inBlockers|inRequests, &d),
+		s.rel.pairTargets(user, other))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
 			return err
@@ -65,7 +66,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unblock %s", user)
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inBlocks, &d), s.rel.targets(other, inBlockers, &d))
+	targets := slices.Concat(s.rel.targets(user, inBlocks, &d), s.rel.targets(other, inBlockers, &d), s.rel.pairTargets(user, other))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user); err != nil {
 			return err

@@ -7,11 +7,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/cache/collection"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Cache events of a user's relations. A change of one friend or request updates the cached collection; see
-// changeSet.targets. These events drop a whole collection.
+// Cache events of relations. A change of one friend or request updates the cached collection; see changeSet.targets. The
+// events of a user drop a whole collection.
 var (
+	RelationChanged = cache.NewEvent[Pair]("relation changed")
 	FriendsChanged  = cache.NewEvent[accounts.ID]("friends changed")
 	BlocksChanged   = cache.NewEvent[accounts.ID]("blocks changed")
 	RequestsChanged = cache.NewEvent[accounts.ID]("friend requests changed")
@@ -23,6 +25,7 @@ var (
 // write in the transaction. If Redis is unavailable for all nodes, other domains get data from SQL too. If only one
 // node has lost Redis, other nodes may miss its changes until the outbox has delivered them.
 type relations struct {
+	pairs    *cache.Cache[Pair, pairRelations]
 	friends  *collection.Hash[accounts.ID, accounts.ID, cachedFriend]
 	blocks   *collection.Set[accounts.ID, accounts.ID]
 	blockers *collection.Set[accounts.ID, accounts.ID]
@@ -34,6 +37,12 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	p.Unfenced = cache.Proceed
 	set := collection.Policy{MaxStale: p.MaxStale, Unfenced: p.Unfenced}
 	r := relations{
+		pairs: cache.New2(rt, pairKeys, p, cache.Source[Pair, pairRelations]{
+			Load: func(ctx context.Context, k Pair) (r pairRelations, err error) {
+				r.Low, r.High, err = selectBetween(ctx, db, k.A, k.B)
+				return r, err
+			},
+		}),
 		friends: collection.NewHash(rt, friendsKeys, set, collection.HashSource[accounts.ID, accounts.ID, cachedFriend]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]cachedFriend, error) {
 				return allFriends(ctx, db, user)
@@ -67,12 +76,39 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 			},
 		}),
 	}
+	cache.Drops(rt, RelationChanged, r.pairs)
 	cache.Drops(rt, FriendsChanged, r.friends)
 	cache.Drops(rt, BlocksChanged, r.blocks)
 	cache.Drops(rt, BlocksChanged, r.blockers)
 	cache.Drops(rt, RequestsChanged, r.pending)
 	cache.Drops(rt, RequestsChanged, r.unread)
 	return r
+}
+
+// Pair is two users. A is the lower id.
+type Pair = keyspace.Args2[accounts.ID, accounts.ID]
+
+// relationOf returns the key of the cached relations of two users.
+func relationOf(a, b accounts.ID) Pair {
+	if a.Compare(b) > 0 {
+		a, b = b, a
+	}
+	return Pair{A: a, B: b}
+}
+
+// pairRelations are the relations of the users of a [Pair] to each other.
+type pairRelations struct {
+	Low  Relation `json:"low"`
+	High Relation `json:"high"`
+}
+
+// pairTargets returns the cached relations of a user to others.
+func (r relations) pairTargets(user accounts.ID, others ...accounts.ID) []cache.Target {
+	targets := make([]cache.Target, len(others))
+	for i, o := range others {
+		targets[i] = r.pairs.Target(relationOf(user, o))
+	}
+	return targets
 }
 
 // A part is a kind of cached collection that a changeSet may change.

@@ -35,7 +35,7 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 		return false, err
 	}
 	var d changeSet
-	targets := s.rel.targets(user, inFriends, &d)
+	targets := append(s.rel.targets(user, inFriends, &d), s.rel.pairTargets(user, others...)...)
 	for _, o := range others {
 		targets = append(targets, s.rel.targets(o, inFriends, &d)...)
 	}
@@ -100,7 +100,8 @@ func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool,
 		return false, err
 	}
 	var d changeSet
-	return len(blockers) == sweepBatch, s.change(ctx, &d, BlocksChanged.Of(s.caches.Runtime, blockers...),
+	targets := append(BlocksChanged.Of(s.caches.Runtime, blockers...), s.rel.pairTargets(user, blockers...)...)
+	return len(blockers) == sweepBatch, s.change(ctx, &d, targets,
 		func(ctx context.Context, tx *sqldb.Tx) error {
 			return deleteBlocksOf(ctx, tx, user, blockers)
 		})

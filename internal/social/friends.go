@@ -118,7 +118,7 @@ func (s *Service) UpdateFriend(ctx context.Context, user, other accounts.ID, n F
 func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unfriend %s", user)
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inFriends, &d), s.rel.targets(other, inFriends, &d))
+	targets := slices.Concat(s.rel.targets(user, inFriends, &d), s.rel.targets(other, inFriends, &d), s.rel.pairTargets(user, other))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
 			return err

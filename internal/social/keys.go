@@ -15,6 +15,9 @@ var Keys = keyspace.New("social")
 // emptyTTL is the TTL of an empty list. It is short, because a new user's first friend should be cached soon.
 const emptyTTL = 5 * time.Minute
 
+// pairTTL is the TTL of the relations of two users. It is short, because the pairs that exchange messages change.
+const pairTTL = 15 * time.Minute
+
 var (
 	friendsKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:friend:{uid}", keyspace.CachedHashOf[accounts.ID, cachedFriend](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyTTL),
@@ -22,6 +25,14 @@ var (
 			Purpose:       "a user's friends, with remark, tag and order",
 			InvalidatedBy: []string{FriendsChanged.Name()},
 			MaxBytes:      2 << 20, // 5,000 friends with long remarks
+		})
+
+	pairKeys = keyspace.Def2[accounts.ID, accounts.ID](Keys, "user:relation:pair:{low}:{high}", keyspace.CachedOf[pairRelations](),
+		keyspace.Expire(pairTTL).Jitter(pairTTL/4),
+		keyspace.Doc{
+			Purpose:       "whether two users are friends, and who blocks the other; each message between them needs it",
+			InvalidatedBy: []string{RelationChanged.Name()},
+			MaxBytes:      256,
 		})
 
 	blocksKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:blacklist:{uid}", keyspace.CachedSetOf[accounts.ID](),

@@ -72,7 +72,8 @@ func (s *Service) SendRequest(ctx context.Context, from accounts.ID, a RequestDr
 		}
 	}
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d))
+	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d),
+		s.rel.pairTargets(from, to))
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		r, isNew, err = s.writeRequest(ctx, tx, &d, from, to, a)
 		return err
@@ -173,7 +174,8 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, re
 		return Friend{}, err
 	}
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inFriends|inRequests, &d), s.rel.targets(r.From, inFriends, &d))
+	targets := slices.Concat(s.rel.targets(user, inFriends|inRequests, &d), s.rel.targets(r.From, inFriends, &d),
+		s.rel.pairTargets(user, r.From))
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := s.closeRequest(ctx, tx, &d, id, Accepted); err != nil {
 			return err

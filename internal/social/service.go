@@ -18,7 +18,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lib/cache"
-	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
 // Config has the parts that the domain needs.
@@ -270,18 +269,18 @@ func (s *Service) Relations(ctx context.Context, user accounts.ID, others []acco
 // While Redis is unavailable, one of this many calls of [Service.Between] tries it.
 const probes = 16
 
-// Between returns the relations of two users to each other, in one round trip to Redis. While Redis is unavailable it
-// uses one SQL statement.
+// Between returns the relations of two users to each other, mostly from the memory of this node. While Redis is
+// unavailable it uses one SQL statement.
 func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relation, err error) {
 	defer errs.Wrap(&err, "social.Between %s", a)
 	if s.caches.Health().Open > 0 && rand.N(probes) != 0 {
 		ofA, ofB, err = selectBetween(ctx, s.db, a, b)
 		return ofA, ofB, asKind(ctx, err)
 	}
-	friendA, friendB := s.rel.friends.Ask(a, b), s.rel.friends.Ask(b, a)
-	blockedA, blockedB := s.rel.blocks.Ask(a, b), s.rel.blocks.Ask(b, a)
-	if err := collection.Ask(ctx, friendA, friendB, blockedA, blockedB); err != nil {
-		return ofA, ofB, asKind(ctx, err)
+	k := relationOf(a, b)
+	found, err := s.rel.pairs.Get(ctx, k)
+	if k.A != a {
+		found.Low, found.High = found.High, found.Low
 	}
-	return Relation{friendA.Yes(), blockedA.Yes()}, Relation{friendB.Yes(), blockedB.Yes()}, nil
+	return found.Low, found.High, asKind(ctx, err)
 }
