@@ -33,11 +33,16 @@ type relations struct {
 	unread   *cache.Cache[accounts.ID, int]
 }
 
+// maxPairs is the largest number of pairs whose relations a node has in memory, about 15 MB.
+const maxPairs = 1 << 16
+
 func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	p.Unfenced = cache.Proceed
+	pairs := p
+	pairs.Entries = maxPairs
 	set := collection.Policy{MaxStale: p.MaxStale, Unfenced: p.Unfenced}
 	r := relations{
-		pairs: cache.New2(rt, pairKeys, p, cache.Source[Pair, pairRelations]{
+		pairs: cache.New2(rt, pairKeys, pairs, cache.Source[Pair, pairRelations]{
 			Load: func(ctx context.Context, k Pair) (r pairRelations, err error) {
 				r.Low, r.High, err = selectBetween(ctx, db, k.A, k.B)
 				return r, err

@@ -25,7 +25,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	var d changeSet
 	targets := slices.Concat(FriendsChanged.Of(s.caches.Runtime, user), BlocksChanged.Of(s.caches.Runtime, user),
 		RequestsChanged.Of(s.caches.Runtime, user))
-	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error { return deleteOwnRows(ctx, tx, user) })
+	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error { return deleteList(ctx, tx, user) })
 }
 
 // eraseFriends ends a batch of friendships of a user, for both sides.
@@ -92,17 +92,19 @@ func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more boo
 	})
 }
 
-// eraseBlocks removes a batch of blocks of a user by others. It publishes nothing, because the blocked account no
+// eraseBlocks removes a batch of blocks of a user, in both directions. It publishes nothing, because the account no
 // longer exists.
 func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool, err error) {
-	blockers, err := blockerBatch(ctx, s.db, user, sweepBatch)
-	if err != nil || len(blockers) == 0 {
+	blocks, err := blockBatch(ctx, s.db, user, sweepBatch)
+	if err != nil || len(blocks) == 0 {
 		return false, err
 	}
 	var d changeSet
-	targets := append(BlocksChanged.Of(s.caches.Runtime, blockers...), s.rel.pairTargets(user, blockers...)...)
-	return len(blockers) == sweepBatch, s.change(ctx, &d, targets,
-		func(ctx context.Context, tx *sqldb.Tx) error {
-			return deleteBlocksOf(ctx, tx, user, blockers)
-		})
+	var targets []cache.Target
+	for _, b := range blocks {
+		targets = append(targets, BlocksChanged.Of(s.caches.Runtime, b.user)...)
+		targets = append(targets, s.rel.pairTargets(b.user, b.other)...)
+	}
+	return len(blocks) == sweepBatch, s.change(ctx, &d, targets,
+		func(ctx context.Context, tx *sqldb.Tx) error { return deleteBlocks(ctx, tx, blocks) })
 }

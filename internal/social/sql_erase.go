@@ -2,6 +2,7 @@ package social
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/uptrace/bun"
 
@@ -41,21 +42,27 @@ func deleteRequests(ctx context.Context, tx *sqldb.Tx, ids []RequestID) error {
 	return err
 }
 
-// blockerBatch returns up to n users who block a user.
-func blockerBatch(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? LIMIT ?", user, n))
+// blockBatch returns up to n blocks by a user and of a user.
+func blockBatch(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]edge, error) {
+	rows, err := q.QueryContext(ctx, "SELECT user_id, blocked_id FROM blocks WHERE user_id = ? UNION ALL "+
+		"SELECT user_id, blocked_id FROM blocks WHERE blocked_id = ? LIMIT ?", user, user, n)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (e edge, err error) {
+		err = rows.Scan(&e.user, &e.other)
+		return e, err
+	})
 }
 
-func deleteBlocksOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, blockers []accounts.ID) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE blocked_id = ? AND user_id IN (?)", user, bun.List(blockers))
+func deleteBlocks(ctx context.Context, tx *sqldb.Tx, blocks []edge) error {
+	var args []any
+	for _, b := range blocks {
+		args = append(args, b.user, b.other)
+	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(blocks)), args...)
 	return err
 }
 
-// deleteOwnRows deletes the data of the user alone: their blocks and their list.
-func deleteOwnRows(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ?", user); err != nil {
-		return err
-	}
+// deleteList deletes the row of a user's own lists.
+func deleteList(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM friend_lists WHERE user_id = ?", user)
 	return err
 }
