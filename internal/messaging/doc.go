@@ -14,7 +14,8 @@
 //   - Conversation, sender and the client's own id identify a message. A retry with the same content returns the
 //     same message.
 //   - Marks (read, delivered) only move forward. Sending a message moves the sender's read mark, so that a user's
-//     own messages are never unread. A system message moves no mark.
+//     own messages are never unread. In a chat of two, the conversation's row has the newest message of each user
+//     for this purpose, and the rows of members have the marks that devices set. A system message moves no mark.
 //   - unread is seq minus the mark, minus the messages after the mark that need no reading. These are system
 //     messages, recalled messages, and messages that the member has deleted for themselves. The conversation's row
 //     has the numbers of the first two kinds among the latest 100 messages (uncounted). Each transaction that
@@ -27,10 +28,12 @@
 // the latest messages of a chat. All of it is derived data. Package projection keeps it complete, and without Redis,
 // SQL returns the same results.
 //
-//   - After each commit that concerns a user's chat, its state is read from SQL. Redis stores it unless it has a
-//     newer one. The version of a state is a sum of numbers that only grow, so nodes may write in any order. A field
-//     records whether Redis has all chats of a user. If it does not, a single chat is read from SQL alone; for a
-//     list, all chats are read and stored.
+//   - Each commit that concerns a user's chat has a state of the chat. The transaction of a message reads it before
+//     its commit; for other changes it is read afterwards. Redis stores it unless it has a newer one. A state has
+//     three versions that only grow, of the conversation and of both members, so nodes may write in any order. If
+//     each of two states has a newer part, it is read from SQL again; see [versions] and decision 34.
+//   - A field records whether Redis has all chats of a user. If it does not, a single chat is read from SQL alone;
+//     for a list, all chats are read and stored.
 //   - The latest messages of a chat are stored with the seq and rev that they belong to. They follow commits step
 //     by step. A reader uses SQL if they do not match the state of the user's chat.
 //

@@ -24,6 +24,8 @@
 //		return tx.Enqueue(ctx, sqldb.Message{Topic: "user.changed", Key: id.String()})
 //	})
 //
+// [Tx.ExecLater] saves a round trip for a write whose result does not matter.
+//
 // Batches lock their rows with [Locks], so that a row that another transaction locks for seconds delays only its own
 // batch.
 //

@@ -22,7 +22,8 @@ type Config struct {
 	//	mysql://user:pass@host:3306/db?tls=true  MySQL or MariaDB; the parameters are the driver's
 	//	mysql://user:pass@/db?socket=/run/mysqld/mysqld.sock
 	//
-	// Percent-encode special characters in the user and the password.
+	// Percent-encode special characters in the user and the password. With multiStatements=false each statement is sent
+	// alone, for proxies that cannot forward several in a packet; see [Tx.ExecLater].
 	URL string
 
 	// Dir is the folder of the SQLite file, created with mode 0700. It is required if URL is "" or "sqlite", and
