@@ -3,7 +3,6 @@ package social
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/cursor"
@@ -19,8 +18,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 		return ErrSelf
 	}
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inFriends|inBlocks|inRequests, &d), s.rel.targets(other, inFriends|inBlockers|inRequests, &d),
-		s.rel.pairTargets(user, other))
+	targets := s.rel.targetsOfPair(user, inFriends|inBlocks|inRequests, other, inFriends|inBlockers|inRequests, &d)
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
 			return err
@@ -66,7 +64,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unblock %s", user)
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inBlocks, &d), s.rel.targets(other, inBlockers, &d), s.rel.pairTargets(user, other))
+	targets := s.rel.targetsOfPair(user, inBlocks, other, inBlockers, &d)
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user); err != nil {
 			return err

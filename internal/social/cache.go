@@ -2,6 +2,7 @@ package social
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -185,4 +186,9 @@ func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets 
 		}))
 	}
 	return targets
+}
+
+// targetsOfPair is targets for a change of two users' relations to each other.
+func (r relations) targetsOfPair(a accounts.ID, ofA part, b accounts.ID, ofB part, d *changeSet) []cache.Target {
+	return slices.Concat(r.targets(a, ofA, d), r.targets(b, ofB, d), r.pairTargets(a, b))
 }

@@ -2,7 +2,6 @@ package social
 
 import (
 	"context"
-	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/cursor"
@@ -118,7 +117,7 @@ func (s *Service) UpdateFriend(ctx context.Context, user, other accounts.ID, n F
 func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unfriend %s", user)
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inFriends, &d), s.rel.targets(other, inFriends, &d), s.rel.pairTargets(user, other))
+	targets := s.rel.targetsOfPair(user, inFriends, other, inFriends, &d)
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
 			return err

@@ -72,8 +72,7 @@ func (s *Service) SendRequest(ctx context.Context, from accounts.ID, a RequestDr
 		}
 	}
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d),
-		s.rel.pairTargets(from, to))
+	targets := s.rel.targetsOfPair(from, inFriends|inRequests, to, inFriends|inRequests, &d)
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		r, isNew, err = s.writeRequest(ctx, tx, &d, from, to, a)
 		return err
@@ -174,8 +173,7 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, re
 		return Friend{}, err
 	}
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inFriends|inRequests, &d), s.rel.targets(r.From, inFriends, &d),
-		s.rel.pairTargets(user, r.From))
+	targets := s.rel.targetsOfPair(user, inFriends|inRequests, r.From, inFriends, &d)
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := s.closeRequest(ctx, tx, &d, id, Accepted); err != nil {
 			return err

@@ -261,7 +261,7 @@ func TestCrash_BeforeRedisLeavesNoStaleCache(t *testing.T) {
 				}
 			}()
 			var d changeSet
-			targets := append(w.rel.targets(ann, inFriends|inBlocks|inRequests, &d), w.rel.targets(bob, inFriends|inRequests, &d)...)
+			targets := w.rel.targetsOfPair(ann, inFriends|inBlocks|inRequests, bob, inFriends|inBlockers|inRequests, &d)
 			_ = w.caches.Runtime.Change(t.Context(), func(ctx context.Context) error {
 				w.exec("UPDATE friends SET gone = 1, version = version + 1 WHERE user_id IN (?, ?)", ann, bob)
 				w.exec("UPDATE friend_lists SET version = version + 1 WHERE user_id IN (?, ?)", ann, bob)
