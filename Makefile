@@ -6,10 +6,14 @@ TEST_FLAGS ?= -p 2 -parallel 4
 # The library, and the adapters for a program's existing clients. They are separate modules, so that the library depends
 # on no other client than its own.
 MODULES = lib lib/keyspace/tools lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
-# Whole nodes and whole processes. A race detector doubles their time, and the packages below find the races of each part.
-WHOLE = ./internal/wholeserver ./e2e ./internal/wholeserver/integration
-# The slowest packages are first. If they were last, one of them would leave a processor idle.
-PACKAGES ?= $(WHOLE) ./... $(MODULES:%=./%/...)
+# Whole nodes, whole processes, and packages without goroutines. A race detector doubles or triples their time, and the
+# packages below find the races of each part.
+WHOLE = ./internal/wholeserver ./e2e ./internal/wholeserver/integration . ./deploy ./internal/storage/sqlcopy \
+	./lib/keyspace/tools/cli ./lib/keyspace/tools/keyvet
+# The slowest packages are first, and the modules have dependencies of their own. If these were last, one of them would
+# leave a processor idle.
+SLOW = ./internal/checkin ./internal/messaging ./internal/transfers
+PACKAGES ?= $(WHOLE) $(SLOW) $(MODULES:%=./%/...) ./...
 
 .PHONY: help run build test test-all test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
@@ -30,7 +34,7 @@ TEST = $(GO_TEST) -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github
 
 test: deps ## Run the tests of what has changed, with real engines; in a fresh clone, every test
 ifeq ($(origin PACKAGES),file)
-	@all=$$(scripts/in-workspace.sh go list ./... $(MODULES:%=./%/...)) && whole=$$(scripts/in-workspace.sh go list $(WHOLE)) && \
+	@all=$$(scripts/in-workspace.sh go list $(SLOW) $(MODULES:%=./%/...) ./...) && whole=$$(scripts/in-workspace.sh go list $(WHOLE)) && \
 	others=$$(echo "$$all" | grep -vxF "$$whole") && \
 	{ $(GO_TEST) $(WHOLE); status=$$?; $(TEST) $$others && exit $$status; }
 else
@@ -53,9 +57,9 @@ test-timing: deps ## Run the tests that judge by real time, one after another, o
 # The packages that use SQL.
 MYSQL_TESTS ?= ./internal/... ./e2e
 
-test-mysql: deps ## Run the tests that touch SQL on MySQL in place of MariaDB
+test-mysql: deps ## Run the tests that touch SQL on MySQL alone
 	@scripts/mysql.sh
-	STOA_TEST_SQL=mysql $(TEST) $(MYSQL_TESTS)
+	STOA_TEST_SQL=mysql $(GO_TEST) $(MYSQL_TESTS)
 
 lint: ## Check form, vet, staticcheck and go.mod, of the other modules too, and the scripts of the page and the client
 	@scripts/lint.sh

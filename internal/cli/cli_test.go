@@ -66,7 +66,7 @@ const enough = time.Minute
 func TestStories(t *testing.T) {
 	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run, because Go's cache of test results does not track the files of the program
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/stoa").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, "../../cmd/stoa").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))

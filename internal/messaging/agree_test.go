@@ -249,7 +249,7 @@ func mustBetween(w *world, a, b accounts.ID) ConversationID {
 
 // Nodes write what they have read from SQL in any order.
 func TestRedis_OlderStateDoesNotReplaceNewer(t *testing.T) {
-	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
 	ann, bob := who[0], who[1]
 	w.mustSend(ann, bob, "first")
@@ -488,7 +488,7 @@ func TestLatest_ReadsRenewTTL(t *testing.T) {
 
 // The latest messages apply each step of a chat in order, and no step after a missing one.
 func TestLatest_FollowsOnlyNextStep(t *testing.T) {
-	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
 	conv := mustBetween(w, who[0], who[1])
 	m := func(seq int64, text string) *message {

@@ -30,7 +30,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, nodes ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, redis: redistest.InMemory(t), sql: sqldbtest.Engines(t)[0].Open(t), nodes: map[string]*node{}}
+	c := &cluster{t: t, redis: redistest.InMemory(t), sql: sqldbtest.SQLite(t), nodes: map[string]*node{}}
 	for _, name := range nodes {
 		c.start(name)
 		bubble.Sleep(300 * time.Millisecond) // so that their rounds are at different times

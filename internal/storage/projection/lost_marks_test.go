@@ -127,7 +127,7 @@ func TestDeadNode_RedisIsNotTrustedUntilTheReplayForAMarkInSQLSucceeds(t *testin
 func TestAgreed_StandsWhileTheMarksInSQLCannotBeRead(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "n3")
-		own := sqldbtest.Engines(t)[0].Open(t)
+		own := sqldbtest.SQLite(t)
 		n2 := &node{domain: newDomainOn(t, c.redis.Open(t), own, "n2")}
 		n2.repeatAfter, n2.cfg.Every = slowCommit, time.Second
 		n2.run(t)

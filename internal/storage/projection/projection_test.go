@@ -46,7 +46,7 @@ type domain struct {
 
 func newDomain(t *testing.T, db *redis.DB, node string) *domain {
 	t.Helper()
-	return newDomainOn(t, db, sqldbtest.Engines(t)[0].Open(t), node)
+	return newDomainOn(t, db, sqldbtest.SQLite(t), node)
 }
 
 func newDomainOn(t *testing.T, db *redis.DB, sql *sqldb.DB, node string) *domain {
@@ -301,7 +301,7 @@ func TestALostOrOldMarkReplaysFromWhereItStood(t *testing.T) {
 // are missing.
 func TestARedisOfAMomentWithoutNodesIsReplayedInto(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		rdb, sql := redistest.Open(t, "embedded"), sqldbtest.Engines(t)[0].Open(t)
+		rdb, sql := redistest.Open(t, "embedded"), sqldbtest.SQLite(t)
 		n1, n2 := newDomainOn(t, rdb, sql, "n1"), newDomainOn(t, rdb, sql, "n2")
 		stop1, stop2 := n1.run(t), n2.run(t)
 		bubble.Sleep(time.Second)
@@ -604,7 +604,7 @@ func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
 		"emptied": (*redistest.Memory).RestartEmpty} {
 		t.Run(what, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
-				memory, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
+				memory, sql := redistest.InMemory(t), sqldbtest.SQLite(t)
 				n1, n2 := newDomainOn(t, memory.Open(t), sql, "n1"), newDomainOn(t, memory.Open(t), sql, "n2")
 				n1.cfg.Every, n2.cfg.Every = 100*time.Millisecond, 100*time.Millisecond
 				n1.run(t)
@@ -680,7 +680,7 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 // first consider it dead, and again after its death.
 func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		server, sql := redistest.InMemory(t), sqldbtest.Engines(t)[0].Open(t)
+		server, sql := redistest.InMemory(t), sqldbtest.SQLite(t)
 		wire := server.Wire()
 		n1, n2 := newDomainOn(t, redistest.OpenConfig(t, wire.Config()), sql, "n1"),
 			newDomainOn(t, redistest.OpenConfig(t, server.Wire().Config()), sql, "n2")

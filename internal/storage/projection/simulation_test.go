@@ -440,7 +440,7 @@ func (w *world) sleep(d time.Duration) {
 
 func simulate(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 17))
-	w := &world{t: t, mem: redistest.InMemory(t), sql: sqldbtest.Engines(t)[0].Open(t), r: r, began: time.Now(), calm: make(chan struct{}),
+	w := &world{t: t, mem: redistest.InMemory(t), sql: sqldbtest.SQLite(t), r: r, began: time.Now(), calm: make(chan struct{}),
 		told: map[int]bool{}}
 	w.admin = w.mem.Open(t)
 	w.loss = time.Now()

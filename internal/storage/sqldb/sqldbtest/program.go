@@ -22,16 +22,19 @@ var (
 	mySQL   = Engine{"mysql"}
 )
 
+// choice is the environment variable that names the server.
+const choice = "STOA_TEST_SQL"
+
 // Default returns the server of tests that do not choose one: MariaDB, or the value of STOA_TEST_SQL.
 func Default(t testing.TB) Engine {
 	t.Helper()
-	switch e := (Engine{os.Getenv("STOA_TEST_SQL")}); e {
+	switch e := (Engine{os.Getenv(choice)}); e {
 	case Engine{}:
 		return mariaDB
 	case mariaDB, mySQL:
 		return e
 	default:
-		t.Fatalf("STOA_TEST_SQL is %q: expected mariadb or mysql", e.Name)
+		t.Fatalf("%s is %q: expected mariadb or mysql", choice, e.Name)
 		return e
 	}
 }

@@ -2,7 +2,7 @@
 
 // Package sqldbtest provides real databases for tests: SQLite files, and a mariadbd or mysqld started as a child of the
 // test binary. A missing program fails the test; no test is skipped. With STOA_TEST_SQL=mysql the tests for MariaDB run
-// on MySQL instead.
+// on MySQL instead, and the tests for all engines run on MySQL only.
 //
 //	for _, e := range sqldbtest.Engines(t) {
 //		t.Run(e.Name, func(t *testing.T) {
@@ -38,10 +38,14 @@ type Engine struct {
 	Name string // "sqlite", "mariadb" or "mysql"
 }
 
-// Engines lists SQLite and the [Default] server.
+// Engines lists SQLite and MariaDB, or only the value of STOA_TEST_SQL: a run for one server does not repeat the tests
+// of SQLite.
 func Engines(t testing.TB) []Engine {
 	t.Helper()
-	return []Engine{inFile, Default(t)}
+	if e := Default(t); os.Getenv(choice) != "" {
+		return []Engine{e}
+	}
+	return []Engine{inFile, mariaDB}
 }
 
 // Config returns the configuration of a new, empty database that is not migrated.

@@ -186,7 +186,7 @@ func main() {
 	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != want {
 		t.Errorf("%v:\n%s\nwant\n%s\nof\n%s", err, out, want, source)
