@@ -34,6 +34,10 @@ scripts_in_js() {
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
+# The checks of JavaScript use one processor, so they run at the same time as the checks of Go.
+(check "eslint, prettier and tsc" scripts_in_js; exit "$failed") >"$tmp/js" &
+js=$!
+
 modules="lib lib/keyspace/tools lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel"
 packages=$(printf './%s/... ' . $modules bench)
 
@@ -51,5 +55,6 @@ check "staticcheck (bench/hazards)" env -C bench/hazards GOWORK=off go run "$sta
 check "go build (keyvet)" scripts/in-workspace.sh go build -o "$tmp/keyvet" ./lib/keyspace/tools/cmd/keyvet
 # shellcheck disable=SC2086
 check "keys outside keys.go" scripts/in-workspace.sh go vet -vettool="$tmp/keyvet" ./... $(printf './%s/... ' $modules)
-check "eslint, prettier and tsc" scripts_in_js
+wait "$js" || failed=1
+cat "$tmp/js"
 exit "$failed"
