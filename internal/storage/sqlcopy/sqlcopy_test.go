@@ -154,6 +154,7 @@ func whole(t *testing.T, db *sqldb.DB) {
 }
 
 func TestCopy_CopiesEveryRowOnce(t *testing.T) {
+	t.Parallel()
 	path := source(t)
 	to, db := target(t)
 	steps := map[string]sqlcopy.Progress{}
@@ -188,6 +189,7 @@ func killed(t *testing.T, from, to string, batches int) {
 }
 
 func TestCopy_ResumesAfterAKill(t *testing.T) {
+	t.Parallel()
 	path := source(t)
 	to, db := target(t)
 	left := int64(0)
@@ -217,6 +219,7 @@ func TestCopy_ResumesAfterAKill(t *testing.T) {
 }
 
 func TestCopy_ResumesAfterTargetCrash(t *testing.T) {
+	t.Parallel()
 	path := source(t)
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	batches := 0
@@ -240,6 +243,7 @@ func TestCopy_ResumesAfterTargetCrash(t *testing.T) {
 }
 
 func TestCopy_OutlivesIdleTimeout(t *testing.T) {
+	t.Parallel()
 	path := source(t)
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{})
 	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: server.URL})
@@ -271,6 +275,7 @@ func TestCopy_OutlivesIdleTimeout(t *testing.T) {
 }
 
 func TestCopy_DetectsChangesSinceTheStart(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, path string, db *sqldb.DB){
 		"in the source": func(t *testing.T, path string, _ *sqldb.DB) {
 			db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite:" + path})
@@ -315,6 +320,7 @@ func TestCopy_DetectsChangesSinceTheStart(t *testing.T) {
 
 // The migrations take the longest time before the first row, and a server may start during them.
 func TestCopy_IsMarkedBeforeMigrations(t *testing.T) {
+	t.Parallel()
 	path := source(t)
 	to, db := target(t)
 	name := ""
@@ -352,6 +358,7 @@ func TestCopy_IsMarkedBeforeMigrations(t *testing.T) {
 
 // The names of locks and of databases in MySQL have at most 64 characters.
 func TestCopy_AcceptsLongestDatabaseName(t *testing.T) {
+	t.Parallel()
 	short, db := target(t)
 	name := strings.Repeat("n", 64)
 	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
@@ -370,6 +377,7 @@ func TestCopy_AcceptsLongestDatabaseName(t *testing.T) {
 }
 
 func TestCopy_RefusesUnsafeSourcesAndTargets(t *testing.T) {
+	t.Parallel()
 	path := source(t)
 	to, db := target(t)
 
