@@ -399,7 +399,7 @@ func TestThePagesInTheReferenceAreServed(t *testing.T) {
 	if len(paths) < 5 {
 		t.Fatalf("found the pages %q", paths)
 	}
-	base := serve(t)
+	base := serve(t, "--pprof")
 	for _, p := range paths {
 		resp, err := http.Get(base + p[1])
 		if err != nil {

@@ -751,6 +751,7 @@ export class Chats extends Emitter<ChatsEvents> {
   private deliver(h: Held, m: Message): void {
     if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
     this.count(h, m);
+    h.want = Math.max(h.want, m.seq); // it may come before its event
     h.chat = { ...h.chat, seq: Math.max(h.chat.seq, m.seq), at: m.at, last: m };
     if (m.kind === "system")
       this.mark(m.chat, 0, m.seq); // a system message moves no mark of its sender

@@ -155,6 +155,22 @@ test("an event that was lost is made up for by the next one", async () => {
   );
 });
 
+test("a message that came with an earlier one is unread", async () => {
+  const [a, b, ab, ba] = await friends();
+  const emit = b.client.emit.bind(b.client);
+  let third;
+  b.client.emit = (name, data) => {
+    if (name !== "message.new" || data.seq === 1) return emit(name, data);
+    if (data.seq === 3) third = () => emit(name, data);
+  };
+  for (const n of numbers(4)) await say(a, ab, String(n));
+  await hears(a, ab, ["1", "2", "3", "4"]);
+  await until("an event", () => third);
+  third(); // the client requests what is missing, and gets the fourth message, too
+  await hears(b, ba, ["1", "2", "3", "4"]);
+  assert.equal(b.chats.get(ba).unread, 4);
+});
+
 test("what is read while marks are sent is marked, too", async (t) => {
   const [a, b, ab, ba] = await friends();
   const c = await (await server.person("Cleo")).device();
