@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -57,23 +57,32 @@ type Batch struct {
 type Committer[Req, Res any] struct {
 	commit func(context.Context, []Req) ([]Res, error)
 	o      Options[Req, Res]
-	queue  chan *call[Req, Res]
 
-	closed  chan struct{} // no further request is accepted
-	drained chan struct{} // no request is left to finish
+	closed  chan struct{}  // no further request is accepted
+	room    chan struct{}  // has an entry for each waiting request
+	slots   chan struct{}  // has an entry for each running After
+	joined  chan struct{}  // has an entry after a request joined the batch that waits
+	running sync.WaitGroup // batches that are not finished
 
-	// Estimates of the callers outside the queue; see next. They may be slightly out of date.
-	asleep    atomic.Int64  // committed, but not woken yet
-	due       atomic.Int64  // woken, but their next request is not taken from the queue yet
-	woke      chan struct{} // has an entry after callers were woken
-	afterTook atomic.Int64  // moving average of After in ns
+	mu        sync.Mutex
+	work      context.Context //nolint:containedctx // has the values of Run's context, for callers that commit
+	free      int             // committers without a batch
+	gathering bool            // a batch waits for further requests
+	waiting   []*call[Req, Res]
+
+	// Estimates; see patience.
+	asleep                int           // callers that were not woken after the commit of their requests
+	due                   int           // callers that were woken since the last batch was taken, and have not submitted again
+	commitTook, afterTook time.Duration // moving averages
+	skip                  int           // number of batches that will not wait
+	penalty               int           // the last value of skip, halved by each wait that paid
 }
 
 type call[Req, Res any] struct {
 	req  Req
 	res  Res
 	err  error
-	done chan struct{}
+	done chan struct{} // nil if the caller runs the batch
 }
 
 const (
@@ -81,6 +90,7 @@ const (
 	afterAtOnce  = 4 // a slow After must not block later commits
 	longestPause = 20 * time.Millisecond
 	smallest     = 16 // the fixed cost of a batch is that of about this number of rows
+	maxPenalty   = 64
 )
 
 // New returns a committer around commit, which writes a batch in one
@@ -102,82 +112,124 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 	if o.Split == nil {
 		o.Split = never
 	}
-	return &Committer[Req, Res]{commit: commit, o: o, queue: make(chan *call[Req, Res], o.Queue),
-		closed: make(chan struct{}), drained: make(chan struct{}), woke: make(chan struct{}, 1)}
+	return &Committer[Req, Res]{commit: commit, o: o, closed: make(chan struct{}), room: make(chan struct{}, o.Queue),
+		slots: make(chan struct{}, afterAtOnce*o.Committers), joined: make(chan struct{}, 1)}
 }
 
 // Do submits req and returns its result after it is committed and After has run. If ctx ends first, it returns ctx's
-// error, and req may or may not be committed, unless the error is [ErrNotTaken] as well.
+// error, and req may or may not be committed, unless the error is [ErrNotTaken] as well. A caller that commits its own
+// request always returns its result, even if ctx ends during the commit.
 func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
-	own := &call[Req, Res]{req: req, done: make(chan struct{})}
 	select {
-	case <-c.closed:
-		return res, ErrClosed
-	default:
-	}
-	select {
-	case c.queue <- own:
+	case c.room <- struct{}{}:
 	case <-c.closed:
 		return res, ErrClosed
 	case <-ctx.Done():
 		return res, fmt.Errorf("%w: %w", ErrNotTaken, context.Cause(ctx))
+	}
+	own := &call[Req, Res]{req: req}
+	alone, err := c.submit(own)
+	if err != nil {
+		return res, err
+	}
+	if alone != nil {
+		defer c.running.Done()
+		c.run(alone, 0)
+		return own.res, own.err
 	}
 	select {
 	case <-own.done:
 		return own.res, own.err
 	case <-ctx.Done():
 		return res, context.Cause(ctx)
-	case <-c.drained:
+	}
+}
+
+// submit queues own. If no other request waits, and the next batch would not wait for one, it returns that batch: the
+// caller has a committer and runs it.
+func (c *Committer[Req, Res]) submit(own *call[Req, Res]) (alone []*call[Req, Res], err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.closed:
+		<-c.room
+		return nil, ErrClosed
+	default:
+	}
+	c.due = max(c.due-1, 0)
+	c.waiting = append(c.waiting, own)
+	if inAll, _ := c.patience(); c.free > 0 && len(c.waiting) == 1 && inAll == 0 {
+		c.free--
+		c.running.Add(1)
+		return c.take(), nil
+	}
+	own.done = make(chan struct{})
+	c.start()
+	if c.gathering {
 		select {
-		case <-own.done:
-			return own.res, own.err
-		default: // the request was queued while Run was ending, and is not committed
-			return res, ErrClosed
+		case c.joined <- struct{}{}:
+		default:
 		}
 	}
+	return nil, nil
+}
+
+// start starts a batch if requests wait and a committer is free.
+func (c *Committer[Req, Res]) start() {
+	if len(c.waiting) == 0 || c.free == 0 || c.gathering {
+		return
+	}
+	c.free--
+	c.running.Go(func() {
+		if batch := c.next(); batch != nil {
+			c.run(batch, len(batch))
+		}
+	})
 }
 
 // Run commits until ctx ends, then finishes the submitted requests and returns nil. The batches themselves do not end
 // with ctx. Call Run only once.
 func (c *Committer[Req, Res]) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	work := context.WithoutCancel(ctx)
-	for range c.o.Committers {
-		wg.Go(func() { c.loop(ctx, work) })
-	}
+	c.mu.Lock()
+	c.work, c.free = context.WithoutCancel(ctx), c.o.Committers
+	c.start()
+	c.mu.Unlock()
 	<-ctx.Done()
+	c.mu.Lock()
 	close(c.closed)
-	wg.Wait()
-	close(c.drained)
+	c.mu.Unlock()
+	c.running.Wait()
 	return nil
 }
 
-func (c *Committer[Req, Res]) loop(ctx, work context.Context) {
-	var after sync.WaitGroup
-	defer after.Wait()
-	slots := make(chan struct{}, afterAtOnce)
-	var took time.Duration // moving average of a commit
-	for {
-		batch := c.next(ctx, took)
-		if batch == nil {
-			return
-		}
-		reqs := make([]Req, len(batch))
-		for i, own := range batch {
-			reqs[i] = own.req
-		}
-		start := time.Now()
-		results, errs := c.write(work, reqs)
-		commit := time.Since(start)
-		took = smooth(took, commit)
-		seen := Batch{Size: len(batch), Commit: commit, Err: errors.Join(errs[:min(1, len(errs))]...)}
-		c.asleep.Add(int64(len(batch)))
-		slots <- struct{}{}
-		after.Go(func() {
-			c.finish(work, batch, reqs, results, errs, seen)
-			<-slots
-		})
+// run commits a batch, passes its committer on and finishes the batch. It wakes asleep callers.
+func (c *Committer[Req, Res]) run(batch []*call[Req, Res], asleep int) {
+	reqs := make([]Req, len(batch))
+	for i, own := range batch {
+		reqs[i] = own.req
 	}
+	results, errs, seen := c.commitBatch(reqs, asleep)
+	defer func() { <-c.slots }()
+	c.finish(batch, reqs, results, errs, seen, asleep)
+}
+
+// commitBatch commits reqs, reserves a slot for their After and releases the committer.
+func (c *Committer[Req, Res]) commitBatch(reqs []Req, asleep int) (results []Res, errs []error, seen Batch) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.free++
+		c.start()
+	}()
+	began := time.Now()
+	results, errs = c.write(c.work, reqs)
+	seen = Batch{Size: len(reqs), Commit: time.Since(began), Err: errors.Join(errs[:min(1, len(errs))]...)}
+	c.mu.Lock()
+	c.commitTook = smooth(c.commitTook, seen.Commit)
+	c.asleep += asleep
+	c.mu.Unlock()
+	c.slots <- struct{}{}
+	return results, errs, seen
 }
 
 // smooth returns the moving average of a duration.
@@ -188,84 +240,94 @@ func smooth(mean, next time.Duration) time.Duration {
 	return mean + (next-mean)/8
 }
 
-// next returns the next batch, or nil if ctx has ended and no request waits.
+// next returns the next batch, or nil if no request waits. It waits for further requests as long as they are expected
+// to save more than the wait costs.
+func (c *Committer[Req, Res]) next() []*call[Req, Res] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 || c.gathering {
+		c.free++
+		return nil
+	}
+	start, had, waited := time.Now(), len(c.waiting), false
+	for last := start; ; waited = true {
+		inAll, sinceLast := c.patience()
+		left := min(inAll-time.Since(start), sinceLast-time.Since(last))
+		if left <= 0 {
+			break
+		}
+		size := len(c.waiting)
+		c.gathering = true
+		c.mu.Unlock()
+		select {
+		case <-c.joined:
+			runtime.Gosched() // callers that were woken need a processor to submit again
+		case <-time.After(left):
+		}
+		c.mu.Lock()
+		c.gathering = false
+		if len(c.waiting) > size {
+			last = time.Now()
+		}
+	}
+	batch := c.take()
+	if waited {
+		c.learn(len(batch)-had, len(batch), time.Since(start))
+	}
+	c.start() // requests that the batch has no room for
+	return batch
+}
+
+// patience returns how long the next batch may wait, in all and after its last request; doc.go has the rule. Both are
+// zero if it has to start.
+func (c *Committer[Req, Res]) patience() (inAll, sinceLast time.Duration) {
+	limit, expected := c.limit()
+	if n := len(c.waiting); c.o.After != nil && c.skip == 0 && n < limit && expected > 0 {
+		return max(c.commitTook, c.afterTook), c.commitTook * time.Duration(2*expected) / time.Duration(n)
+	}
+	return 0, 0
+}
+
+// limit returns the largest size of the next batch and the number of callers that are expected to join it.
 //
 // Many callers that each submit repeatedly form two halves: one commits while the other is in After. If After is short
-// compared with a commit, all form one group, because two flushes for the same callers would cost more than the overlap
-// gains. In both cases the first of the callers that were just woken must not get a commit of its own. next therefore
-// waits until they have submitted again, but no longer than commit or After take. Without After it does not wait.
-func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []*call[Req, Res] {
-	var batch []*call[Req, Res]
-	select {
-	case own := <-c.queue:
-		batch = append(batch, own)
-	case <-ctx.Done():
-		select {
-		case own := <-c.queue: // drain the requests from before the end
-			batch = append(batch, own)
-		default:
-			return nil
-		}
+// compared with the fixed cost of a commit, all form one group, because two commits for the same callers would cost
+// more than the overlap gains. A batch far below half joins the next half, so that it does not remain a third group.
+func (c *Committer[Req, Res]) limit() (limit, expected int) {
+	n := len(c.waiting)
+	known := n + c.asleep
+	fixed := c.commitTook * smallest / time.Duration(smallest+min(known, 4*smallest))
+	if limit = min(c.o.MaxBatch, max((known+1)/2, smallest)); c.afterTook <= fixed*5/4 {
+		limit = c.o.MaxBatch
+	} else if n >= limit/4 {
+		return limit, c.due
 	}
-	c.countTaken(1)
-	after := time.Duration(c.afterTook.Load())
-	halves := after > commit/4
-	var late <-chan time.Time
-	for {
-		had, room := len(batch), true
-		batch, room = c.take(batch, halves)
-		if !room || c.o.After == nil || c.due.Load() == 0 && (halves || c.asleep.Load() == 0) {
-			return batch
-		}
-		if len(batch) > had {
-			runtime.Gosched() // callers that were woken need a processor to submit again
-			continue
-		}
-		if late == nil {
-			late = time.After(max(commit, after))
-		}
-		select {
-		case own := <-c.queue:
-			batch = append(batch, own)
-			c.countTaken(1)
-		case <-c.woke:
-		case <-late:
-			c.due.Store(0) // the callers that were woken do not submit again
-			return batch
-		}
-	}
+	return limit, c.due + c.asleep
 }
 
-// take adds requests of the queue, up to half of all known callers or up to all of them. It reports whether there is
-// room for more.
-func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*call[Req, Res], bool) {
-	limit := c.o.MaxBatch
-	if halves {
-		known := len(batch) + len(c.queue) + int(c.asleep.Load())
-		limit = min(limit, max((known+1)/2, smallest))
+// take removes the next batch from the waiting requests. Callers that are still due are not expected any longer.
+func (c *Committer[Req, Res]) take() []*call[Req, Res] {
+	limit, _ := c.limit()
+	n := min(limit, len(c.waiting))
+	batch := slices.Clone(c.waiting[:n])
+	c.waiting = slices.Delete(c.waiting, 0, n)
+	for range n {
+		<-c.room
 	}
-	had := len(batch)
-	defer func() { c.countTaken(len(batch) - had) }()
-	for len(batch) < limit {
-		select {
-		case own := <-c.queue:
-			batch = append(batch, own)
-		default:
-			return batch, true
-		}
-	}
-	return batch, false
+	c.due, c.skip = 0, max(c.skip-1, 0)
+	return batch
 }
 
-// countTaken records that n requests were taken from the queue. If callers recorded that themselves before they queue, a
-// caller that is delayed between the two steps would count as queued, and the batch would not wait for it.
-func (c *Committer[Req, Res]) countTaken(n int) {
-	for {
-		due := c.due.Load()
-		if c.due.CompareAndSwap(due, max(due-int64(n), 0)) {
-			return
-		}
+// learn records whether a wait paid: it spared the requests that joined more than it cost the whole batch, with one half
+// in favor of fewer commits. After a failure, the next batches do not wait. Their number doubles with each failure and
+// halves with each success.
+func (c *Committer[Req, Res]) learn(joined, size int, waited time.Duration) {
+	if c.commitTook*time.Duration(3*joined) > waited*time.Duration(2*size) {
+		c.penalty /= 2
+		return
 	}
+	c.penalty = min(max(1, 2*c.penalty), maxPenalty)
+	c.skip = c.penalty
 }
 
 // write commits reqs, halving the batch if one row may cause the error. errs is nil if all requests succeeded,
@@ -327,26 +389,26 @@ func (c *Committer[Req, Res]) guarded(ctx context.Context, reqs []Req) (results 
 }
 
 // finish runs After for the committed rows and wakes the callers.
-func (c *Committer[Req, Res]) finish(ctx context.Context, batch []*call[Req, Res], reqs []Req, results []Res, errs []error, seen Batch) {
+func (c *Committer[Req, Res]) finish(batch []*call[Req, Res], reqs []Req, results []Res, errs []error, seen Batch, asleep int) {
 	start := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			seen.Err = errors.Join(seen.Err, fmt.Errorf("groupcommit: After panicked: %v", p))
 		}
 		seen.After = time.Since(start)
-		c.afterTook.Store(int64(smooth(time.Duration(c.afterTook.Load()), seen.After)))
-		c.asleep.Add(-int64(len(batch)))
-		c.due.Add(int64(len(batch)))
+		c.mu.Lock()
+		c.afterTook = smooth(c.afterTook, seen.After)
+		c.asleep -= asleep
+		c.due += len(batch)
+		c.mu.Unlock()
 		for i, own := range batch {
 			own.res = results[i]
 			if errs != nil {
 				own.err = errs[i]
 			}
-			close(own.done)
-		}
-		select {
-		case c.woke <- struct{}{}:
-		default:
+			if own.done != nil {
+				close(own.done)
+			}
 		}
 		if c.o.Observe != nil {
 			c.o.Observe(seen)
@@ -354,7 +416,7 @@ func (c *Committer[Req, Res]) finish(ctx context.Context, batch []*call[Req, Res
 	}()
 	if errs == nil {
 		if c.o.After != nil {
-			c.o.After(ctx, reqs, results)
+			c.o.After(c.work, reqs, results)
 		}
 		return
 	}
@@ -374,7 +436,7 @@ func (c *Committer[Req, Res]) finish(ctx context.Context, batch []*call[Req, Res
 	for i, at := range good {
 		goodReqs[i], goodResults[i] = reqs[at], results[at]
 	}
-	c.o.After(ctx, goodReqs, goodResults)
+	c.o.After(c.work, goodReqs, goodResults)
 	for i, at := range good {
 		results[at] = goodResults[i]
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -126,16 +128,44 @@ func TestBatch_HalvesOrOneGroup(t *testing.T) {
 	}
 }
 
+// Two groups of eight would need two commits for each round of all callers.
+func TestBatch_FewCallersJoinOneGroup(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const rounds = 100
+		commits := 0
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			commits++
+			time.Sleep(1500 * time.Microsecond)
+			return double(ctx, reqs)
+		}, options{After: func(context.Context, []int, []string) { time.Sleep(500 * time.Microsecond) }})
+		synctest.Wait()
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i/8) * 10700 * time.Microsecond) // the second eight start during a commit
+				for range rounds {
+					_, _ = c.Do(t.Context(), i)
+				}
+			})
+		}
+		wg.Wait()
+		if commits > rounds+20 {
+			t.Errorf("%d commits for %d rounds, want one for each, and some at the start and end", commits, rounds)
+		}
+	})
+}
+
 func TestBatch_WaitIsBoundedByCommit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Millisecond)
 			return double(ctx, reqs)
 		}, options{After: func(_ context.Context, reqs []int, _ []string) {
-			if len(reqs) > 1 {
+			if reqs[0] < 11 {
 				time.Sleep(time.Hour)
 			}
 		}})
+		synctest.Wait()
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for i := range 10 {
@@ -167,6 +197,209 @@ func TestBatch_WithoutAfterDoesNotWait(t *testing.T) {
 			t.Errorf("took %v, want one commit", took)
 		}
 	})
+}
+
+func TestDo_LoneCallerRunsCommitAndAfter(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		own := func() bool { return strings.Contains(string(debug.Stack()), t.Name()+".func1(") }
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			if !own() {
+				t.Error("another goroutine commits")
+			}
+			return double(ctx, reqs)
+		}, options{After: func(context.Context, []int, []string) {
+			if !own() {
+				t.Error("another goroutine calls After")
+			}
+		}})
+		synctest.Wait()
+		for i := range 3 {
+			if got, err := c.Do(t.Context(), i); err != nil || got != fmt.Sprint(2*i) {
+				t.Errorf("Do(%d): got %q, %v", i, got, err)
+			}
+		}
+	})
+}
+
+// slowFirst is an After that takes an hour for request 0 and nothing for others.
+func slowFirst(_ context.Context, reqs []int, _ []string) {
+	if reqs[0] == 0 {
+		time.Sleep(time.Hour)
+	}
+}
+
+func TestDo_AfterOfLoneCallerDelaysNoBatch(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var finished atomic.Int32
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			time.Sleep(time.Millisecond)
+			return double(ctx, reqs)
+		}, options{MaxBatch: 10, After: func(ctx context.Context, reqs []int, res []string) {
+			finished.Add(int32(len(reqs)))
+			slowFirst(ctx, reqs, res)
+		}})
+		synctest.Wait()
+		var lone, others sync.WaitGroup
+		began := time.Now()
+		lone.Go(func() { _, _ = c.Do(t.Context(), 0) })
+		synctest.Wait()
+		for i := range 100 {
+			others.Go(func() {
+				if got, err := c.Do(t.Context(), i+1); err != nil || got != fmt.Sprint(2*i+2) {
+					t.Errorf("Do(%d): got %q, %v", i+1, got, err)
+				}
+			})
+		}
+		others.Wait()
+		if took := time.Since(began); took != 11*time.Millisecond {
+			t.Errorf("ten batches behind the lone caller ended after %v, want 11ms", took)
+		}
+		lone.Wait()
+		if finished.Load() != 101 {
+			t.Errorf("After got %d requests, want 101", finished.Load())
+		}
+	})
+}
+
+// A lone caller and the batch behind it leave callers that are due. In each second round, only one of them submits.
+func TestBatch_FruitlessWaitsBecomeRare(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			time.Sleep(time.Millisecond)
+			return double(ctx, reqs)
+		}, options{After: func(context.Context, []int, []string) { time.Sleep(time.Millisecond) }})
+		waits := make([]int, 4) // in each quarter of the test
+		for i := range 400 {
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() { _, _ = c.Do(t.Context(), 1) })
+			}
+			wg.Wait()
+			time.Sleep(time.Second)
+			began := time.Now()
+			_, _ = c.Do(t.Context(), 2)
+			if time.Since(began) > 2*time.Millisecond {
+				waits[i/100]++
+			}
+			time.Sleep(time.Second)
+		}
+		if first := waits[0]; first < 3 || first > 10 {
+			t.Errorf("waits by quarter: %v, want 3 to 10 in the first", waits)
+		}
+		if last := waits[3]; last < 1 || last > 5 {
+			t.Errorf("waits by quarter: %v, want 1 to 5 in the last", waits)
+		}
+	})
+}
+
+func TestBatch_CrowdIsExpectedOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			time.Sleep(time.Millisecond)
+			return double(ctx, reqs)
+		}, options{After: func(context.Context, []int, []string) { time.Sleep(time.Millisecond) }})
+		synctest.Wait()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { _, _ = c.Do(t.Context(), 1) })
+		}
+		wg.Wait()
+		waits := 0
+		for range 10 {
+			began := time.Now()
+			if _, _ = c.Do(t.Context(), 2); time.Since(began) > 2*time.Millisecond {
+				waits++
+			}
+			time.Sleep(time.Second)
+		}
+		if waits != 1 {
+			t.Errorf("%d of 10 later callers waited for the crowd, want 1", waits)
+		}
+	})
+}
+
+// Independent callers arrive every 2 ms on average, and a commit takes 5 ms. Without waits, a caller takes half of the
+// commit before its own, its own commit and After.
+func TestBatch_PacedCallersDoNotWait(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			time.Sleep(5 * time.Millisecond)
+			return double(ctx, reqs)
+		}, options{After: func(context.Context, []int, []string) { time.Sleep(500 * time.Microsecond) }})
+		const callers = 2000
+		random := rand.New(rand.NewPCG(1, 2))
+		var total atomic.Int64
+		var wg sync.WaitGroup
+		for i := range callers {
+			time.Sleep(time.Duration(random.ExpFloat64() * float64(2*time.Millisecond)))
+			wg.Go(func() {
+				began := time.Now()
+				_, _ = c.Do(t.Context(), i)
+				total.Add(int64(time.Since(began)))
+			})
+		}
+		wg.Wait()
+		if mean := time.Duration(total.Load() / callers); mean > 8250*time.Microsecond {
+			t.Errorf("a caller takes %v on average, want at most 8.25ms", mean)
+		}
+	})
+}
+
+// Callers that submit again after each result share commits, even if other callers arrive that do not come back.
+func TestBatch_StrangersDoNotDivideCallers(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		pace  time.Duration // mean time between two callers that do not come back
+		after time.Duration
+		size  int // least mean size of the batches
+	}{
+		{"none, one group", 0, 100 * time.Microsecond, 63},
+		{"none, halves", 0, time.Millisecond, 31},
+		{"strangers, one group", 2 * time.Millisecond, 100 * time.Microsecond, 60},
+		{"strangers, halves", 2 * time.Millisecond, time.Millisecond, 31},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				commits, requests := 0, 0
+				c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+					commits++
+					requests += len(reqs)
+					time.Sleep(1500 * time.Microsecond)
+					return double(ctx, reqs)
+				}, options{After: func(context.Context, []int, []string) { time.Sleep(tt.after) }})
+				random := rand.New(rand.NewPCG(1, 2))
+				done := make(chan struct{})
+				var wg, strangers sync.WaitGroup
+				for i := range 64 {
+					away := time.Duration(random.IntN(100)) * time.Microsecond
+					wg.Go(func() {
+						for range 200 {
+							time.Sleep(away)
+							_, _ = c.Do(t.Context(), i)
+						}
+					})
+				}
+				if tt.pace > 0 {
+					strangers.Go(func() {
+						for {
+							select {
+							case <-done:
+								return
+							case <-time.After(time.Duration(random.ExpFloat64() * float64(tt.pace))):
+								strangers.Go(func() { _, _ = c.Do(t.Context(), 0) })
+							}
+						}
+					})
+				}
+				wg.Wait()
+				close(done)
+				strangers.Wait()
+				if requests < commits*tt.size {
+					t.Errorf("%d commits of %d requests, want batches of at least %d on average", commits, requests, tt.size)
+				}
+			})
+		})
+	}
 }
 
 func TestSplit_BadRowFailsAlone(t *testing.T) {
@@ -247,7 +480,7 @@ func TestRetry_ErrorJoinsAllAttempts(t *testing.T) {
 
 func TestDo_ContextEndsCallerNotBatch(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		committed := make(chan int, 1)
+		committed := make(chan int, 2)
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Second)
 			if ctx.Err() == nil {
@@ -255,13 +488,24 @@ func TestDo_ContextEndsCallerNotBatch(t *testing.T) {
 			}
 			return double(ctx, reqs)
 		}, options{})
+		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got, err := c.Do(ctx, 4); err != nil || got != "8" {
+				t.Errorf("the caller that commits: got %q, %v, want its result", got, err)
+			}
+		})
+		synctest.Wait()
 		if _, err := c.Do(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the caller's deadline", err)
 		}
-		if got := <-committed; got != 5 {
-			t.Errorf("committed %d, want 5", got)
+		wg.Wait()
+		for _, want := range []int{4, 5} {
+			if got := <-committed; got != want {
+				t.Errorf("committed %d, want %d", got, want)
+			}
 		}
 	})
 }
@@ -309,6 +553,41 @@ func TestAfter_OverlapsNextCommit(t *testing.T) {
 	})
 }
 
+func TestDo_PanicOfLoneCallerFailsItAlone(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var failed, after []int
+		var observed []error
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			if reqs[0] == 1 {
+				panic("commit")
+			}
+			return double(ctx, reqs)
+		}, options{
+			After: func(_ context.Context, reqs []int, _ []string) {
+				if after = append(after, reqs...); reqs[0] == 2 {
+					panic("After")
+				}
+			},
+			Failed:  func(req int, _ error) { failed = append(failed, req) },
+			Observe: func(b groupcommit.Batch) { observed = append(observed, b.Err) },
+		})
+		synctest.Wait()
+		for req, want := range map[int]string{1: "", 2: "4", 3: "6"} {
+			if got, err := c.Do(t.Context(), req); got != want || (err == nil) != (req > 1) {
+				t.Errorf("Do(%d): got %q, %v", req, got, err)
+			}
+		}
+		slices.Sort(after)
+		if !slices.Equal(failed, []int{1}) || !slices.Equal(after, []int{2, 3}) {
+			t.Errorf("Failed got %v and After %v, want 1, and 2 and 3", failed, after)
+		}
+		faults := slices.DeleteFunc(observed, func(err error) bool { return err == nil })
+		if len(observed) != 3 || len(faults) != 2 {
+			t.Errorf("Observe got the errors %v, want two", faults)
+		}
+	})
+}
+
 func TestCommit_PanicsAndMissingResultsAreErrors(t *testing.T) {
 	c := start(t, func(_ context.Context, reqs []int) ([]string, error) {
 		if reqs[0] == 1 {
@@ -352,6 +631,68 @@ func TestRun_FinishesSubmittedRequests(t *testing.T) {
 	})
 }
 
+func TestRun_StartsAllCommitters(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := groupcommit.New(func(ctx context.Context, reqs []int) ([]string, error) {
+			time.Sleep(time.Second)
+			return double(ctx, reqs)
+		}, options{Committers: 3, MaxBatch: 2})
+		var submitted, run sync.WaitGroup
+		for i := range 6 {
+			submitted.Go(func() { _, _ = c.Do(t.Context(), i) })
+		}
+		synctest.Wait() // all wait for Run
+		ctx, cancel := context.WithCancel(t.Context())
+		run.Go(func() { _ = c.Run(ctx) })
+		began := time.Now()
+		submitted.Wait()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("three batches took %v, want 1s", took)
+		}
+		cancel()
+		run.Wait()
+	})
+}
+
+func TestRun_WaitsForLoneCaller(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var applied atomic.Int32
+		c := groupcommit.New(func(ctx context.Context, reqs []int) ([]string, error) {
+			time.Sleep(time.Second)
+			return double(ctx, reqs)
+		}, options{After: func(ctx context.Context, reqs []int, _ []string) {
+			if time.Sleep(time.Second); ctx.Err() == nil {
+				applied.Add(int32(len(reqs)))
+			}
+		}})
+		var wg sync.WaitGroup
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(ctx) }()
+		synctest.Wait()
+		submit := func(req int, want error) {
+			if _, err := c.Do(t.Context(), req); !errors.Is(err, want) {
+				t.Errorf("Do(%d): got %v, want %v", req, err, want)
+			}
+		}
+		wg.Go(func() { submit(1, nil) })
+		synctest.Wait()
+		wg.Go(func() { submit(2, nil) }) // waits for the commit of the first
+		synctest.Wait()
+		began := time.Now()
+		cancel()
+		synctest.Wait()
+		submit(3, groupcommit.ErrClosed)
+		if err := <-ran; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if took := time.Since(began); took != 3*time.Second || applied.Load() != 2 {
+			t.Errorf("Run ended after %v with %d requests applied, want 3s and 2", took, applied.Load())
+		}
+		wg.Wait()
+	})
+}
+
 func ExampleCommitter() {
 	var table []string // in place of a table: the commit function appends a batch at once
 	c := groupcommit.New(func(_ context.Context, names []string) ([]int, error) {
@@ -386,4 +727,46 @@ func BenchmarkDo(b *testing.B) {
 	})
 	cancel()
 	<-done
+}
+
+// BenchmarkLoad reports the requests per second and the latency of callers that submit again after each result, and of
+// independent callers at 500 a second.
+func BenchmarkLoad(b *testing.B) {
+	for _, callers := range []int{1, 8, 64, 256, 0} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			c := groupcommit.New(func(ctx context.Context, reqs []int) ([]string, error) {
+				time.Sleep(1500 * time.Microsecond)
+				return double(ctx, reqs)
+			}, options{After: func(context.Context, []int, []string) { time.Sleep(500 * time.Microsecond) }})
+			ctx, cancel := context.WithCancel(b.Context())
+			var running, wg sync.WaitGroup
+			running.Go(func() { _ = c.Run(ctx) })
+			took := make([]time.Duration, b.N)
+			var next atomic.Int64
+			began := time.Now()
+			submit := func(i int) {
+				start := time.Now()
+				_, _ = c.Do(ctx, i)
+				took[i] = time.Since(start)
+			}
+			for range callers {
+				wg.Go(func() {
+					for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
+						submit(i)
+					}
+				})
+			}
+			for i := 0; callers == 0 && i < b.N; i++ {
+				time.Sleep(time.Duration(rand.ExpFloat64() * float64(2*time.Millisecond)))
+				wg.Go(func() { submit(i) })
+			}
+			wg.Wait()
+			b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "req/s")
+			slices.Sort(took)
+			b.ReportMetric(float64(took[b.N/2])/1e6, "p50-ms")
+			b.ReportMetric(float64(took[b.N*99/100])/1e6, "p99-ms")
+			cancel()
+			running.Wait()
+		})
+	}
 }
