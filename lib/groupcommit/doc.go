@@ -36,5 +36,5 @@
 // batch. Use it for a cache update or an event that must be done when callers return.
 //
 // A caller that stops waiting gets its context's error; the batch continues, and the row may still be committed. A lone
-// caller cannot stop: it returns after its commit and After, with their result, even if its context has ended.
+// caller gets that error only after its own commit and After.
 package groupcommit

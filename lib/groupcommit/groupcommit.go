@@ -117,8 +117,8 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 }
 
 // Do submits req and returns its result after it is committed and After has run. If ctx ends first, it returns ctx's
-// error, and req may or may not be committed, unless the error is [ErrNotTaken] as well. A caller that commits its own
-// request always returns its result, even if ctx ends during the commit.
+// error, and req may or may not be committed, unless the error is [ErrNotTaken] as well. A lone caller returns that error
+// only after its commit and After.
 func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
 	select {
 	case c.room <- struct{}{}:
@@ -134,7 +134,9 @@ func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err err
 	}
 	if alone != nil {
 		defer c.running.Done()
-		c.run(alone, 0)
+		if c.run(alone, 0); ctx.Err() != nil {
+			return res, context.Cause(ctx)
+		}
 		return own.res, own.err
 	}
 	select {

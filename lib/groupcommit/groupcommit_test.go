@@ -493,8 +493,10 @@ func TestDo_ContextEndsCallerNotBatch(t *testing.T) {
 		defer cancel()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if got, err := c.Do(ctx, 4); err != nil || got != "8" {
-				t.Errorf("the caller that commits: got %q, %v, want its result", got, err)
+			began := time.Now()
+			_, err := c.Do(ctx, 4)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+				t.Errorf("the caller that commits: got %v after %v, want its deadline after its commit", err, took)
 			}
 		})
 		synctest.Wait()
