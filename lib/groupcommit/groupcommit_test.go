@@ -224,7 +224,7 @@ func TestDo_LoneCallerRunsCommitAndAfter(t *testing.T) {
 // slowFirst is an After that takes an hour for request 0 and nothing for others.
 func slowFirst(_ context.Context, reqs []int, _ []string) {
 	if reqs[0] == 0 {
-		time.Sleep(time.Hour)
+		bubble.Sleep(time.Hour)
 	}
 }
 
