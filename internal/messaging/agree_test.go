@@ -281,7 +281,7 @@ func TestRedis_OlderStateDoesNotReplaceNewer(t *testing.T) {
 
 // Two transactions commit at the same time: a message, and a mark of the other user. Neither has seen the other's change.
 func TestRedis_ConflictingStatesAreMerged(t *testing.T) {
-	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
 	ann, bob := who[0], who[1]
 	w.mustSend(ann, bob, "first")

@@ -116,7 +116,7 @@ func (s *Service) memberRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.ban", Tags: tags,
 		Status:      http.StatusNoContent,
 		Summary:     "Ban a user from a room",
-		Description: "A viewer in the room is removed.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}},
+		Description: "A member is removed.", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}},
 		s.putBan)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.unban", Tags: tags,
 		Status:  http.StatusNoContent,

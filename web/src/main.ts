@@ -203,6 +203,7 @@ function showUnread(): void {
 }
 
 function show(): void {
+  for (const dialog of document.querySelectorAll<HTMLDialogElement>("main dialog[open]")) dialog.close();
   view?.close();
   view = undefined;
   if (login && login.device !== device()) {

@@ -81,7 +81,7 @@ export function PictureChooser({ id, face, some, store, remove, removeLabel }: C
   const drop = async () => {
     await remove();
     said.value = pic.removed;
-    input.current!.focus();
+    input.current?.focus(); // the dialog may be closed
   };
   return (
     <div class="picture-row">

@@ -58,6 +58,7 @@ export function chatSettings(me: User, on: Around) {
           chosen={now?.messages_from}
           disabled={!now}
           changed={(messages_from) => put({ messages_from })}
+          kept
         />
         <div class="stack tight">
           <label class="switch">
@@ -90,6 +91,7 @@ export function chatSettings(me: User, on: Around) {
           chosen={wish.value}
           disabled={!wish.value}
           changed={choose}
+          kept
         />
       </>
     );

@@ -9,6 +9,7 @@ import { Watched } from "./camera";
 import type { Danmaku } from "./danmaku";
 
 const RATES = [0.5, 0.75, 1, 1.25, 1.5, 2];
+const known = (rate = 1) => (RATES.includes(rate) ? rate : 1);
 
 export function PlayerView({ player, danmaku }: { player: RoomPlayer; danmaku: Danmaku }) {
   const stage = useRef<HTMLDivElement>(null);
@@ -64,7 +65,7 @@ export function PlayerView({ player, danmaku }: { player: RoomPlayer; danmaku: D
           aria-label={r.rate}
           disabled={!may}
           hidden={still}
-          value={RATES.includes(rate) ? rate : 1}
+          value={known(rate)}
           onChange={(e) => void choose(e.currentTarget, player)}
         >
           {RATES.map((value) => (
@@ -89,7 +90,7 @@ export function PlayerView({ player, danmaku }: { player: RoomPlayer; danmaku: D
 // choose sends a rate. If it is refused, the control shows the present one again.
 async function choose(select: HTMLSelectElement, player: RoomPlayer): Promise<void> {
   await player.command({ do: "rate", rate: Number(select.value) });
-  select.value = String(player.playback.peek()?.rate ?? 1);
+  select.value = String(known(player.playback.peek()?.rate));
 }
 
 function noteOf(player: RoomPlayer): string {

@@ -327,7 +327,7 @@ export class RoomPlayer {
       if (source.url) video.src = source.url;
       else this.#trouble.value = "broken";
     } catch (err) {
-      if (this.#item !== item) return;
+      if (this.#item !== item || this.#closed) return;
       if (this.loads.missing(err)) return this.#remove();
       this.#item = "?"; // the next playback state loads it again
       const again = () => this.#closed || this.#item !== "?" || void this.#load(this.playback.peek()?.item ?? "");

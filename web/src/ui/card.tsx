@@ -27,6 +27,7 @@ export function CardLink({ path, words, further }: CardProps) {
     const got = await json<Card>(path, { method: "POST", signal });
     const svg = await authed(`${path}.svg`, { accept: "image/svg+xml", signal }).then((res) => res.text());
     card.value = { ...got, svg };
+    fault.value = "";
     clearTimeout(expiry.current);
     expiry.current = setTimeout(() => void load().catch(unlessGone), (got.expires_in + 1) * 1000);
   };

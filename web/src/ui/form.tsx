@@ -150,15 +150,21 @@ interface SelectProps<T extends string | number> extends Labelled {
   chosen?: T | undefined;
   disabled?: boolean;
   changed?: (value: T) => void;
+  kept?: boolean; // each new drawing shows the chosen value, even after the user has selected another one
 }
 
 export function Select<T extends string | number>(select: SelectProps<T>) {
-  const { values, text, chosen, disabled = false, changed, ...labelled } = select;
+  const { values, text, chosen, disabled = false, changed, kept = false, ...labelled } = select;
   return (
     <Field
       {...labelled}
       input={(props) => (
-        <select {...props} disabled={disabled} onChange={(e) => changed?.(e.currentTarget.value as T)}>
+        <select
+          {...props}
+          {...(kept && chosen !== undefined && { value: chosen })}
+          disabled={disabled}
+          onChange={(e) => changed?.(e.currentTarget.value as T)}
+        >
           {values.map((value) => (
             <option key={value} value={value} selected={value === chosen}>
               {text(value)}

@@ -1,0 +1,1 @@
+export{t as cardView}from"./card-D110jISu.js";
