@@ -71,7 +71,7 @@ var layers = [][]string{
 	{"internal/serviceapi"},
 	{"client", "web"},
 	{"internal/app"},
-	{"internal/testkit", "internal/cli/reference", "internal/cli/demo"},
+	{"internal/testkit", "internal/testkit/costs", "internal/cli/reference", "internal/cli/demo"},
 	{"internal/cli", "internal/wholeserver", "internal/wholeserver/integration", "internal/checkin/hazards", "examples/backend",
 		"examples/bot", "examples/library", "examples/library/people", "examples/library/board", "examples/library/report", "e2e", "deploy"},
 	{"cmd/stoa"},
