@@ -15,7 +15,7 @@ WHOLE = ./internal/wholeserver ./e2e ./internal/wholeserver/integration . ./depl
 SLOW = ./internal/checkin ./internal/messaging ./internal/transfers
 PACKAGES ?= $(WHOLE) $(SLOW) $(MODULES:%=./%/...) ./...
 
-.PHONY: help run build test test-all test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
+.PHONY: help run build test test-all test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-cost bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench-http: ## Measure the way of a request against a bare net/http handler; BEN
 
 bench-audit: ## Measure the audit of a million keys, and what others feel of it
 	cd bench && go run ./audit $(BENCH_FLAGS)
+
+bench-cost: ## Count and measure what each operation costs MariaDB, Redis and the node; BENCH_FLAGS=-short takes seconds
+	cd bench && go run ./cost $(BENCH_FLAGS)
 
 bench-cache: ## Measure package cache against what it is made of and against others, on a real Redis
 	cd bench && go run ./cache

@@ -16,6 +16,7 @@ require (
 	github.com/stoa-dev/stoa v0.0.0
 	github.com/stoa-dev/stoa/lib v0.0.0
 	github.com/viccon/sturdyc v1.1.5
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -102,7 +103,6 @@ require (
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect

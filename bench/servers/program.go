@@ -63,6 +63,9 @@ func (p *Program) Processor() (time.Duration, error) {
 	return time.Duration(user+system) * tick, errors.Join(err1, err2)
 }
 
+// PID returns the id of the child.
+func (p *Program) PID() int { return p.cmd.Process.Pid }
+
 // Resident returns the child's resident memory in bytes.
 func (p *Program) Resident() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

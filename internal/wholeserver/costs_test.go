@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -17,15 +18,20 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
+// costsFile has the counts of each guarded operation.
+const costsFile = "testdata/costs.golden"
+
+const updateCosts = "run go test ./internal/wholeserver -run TestCosts -update"
+
 // MariaDB counts the statements, and Redis the commands. The operations are those of the benchmark bench/cost.
 func TestCosts_DoNotGrow(t *testing.T) {
-	const tries = 12
+	const minTries, maxTries = 6, 60
 	guarded := []string{costs.Connect, costs.SendDirect, costs.SendGroup, costs.MarkRead, costs.CheckIn, costs.RequestFriend,
 		costs.AcceptFriend}
 	ctx, server, cfg := t.Context(), redistest.Server(t), sqldbtest.Engine{Name: "mariadb"}.Config(t)
 	sqldbtest.CopySchema(t, cfg)
 	db := sqldbtest.Open(t, cfg)
-	people, err := costs.People(ctx, db, costs.PeopleFor(tries))
+	people, err := costs.People(ctx, db, costs.PeopleFor(maxTries))
 	must(t, err)
 	s := testkit.Start(t, func(c *app.Config) { c.SQL, c.Redis = cfg.URL, server.URL })
 	w, err := costs.NewWorld(ctx, s.URL, s.HTTP, people)
@@ -45,9 +51,21 @@ func TestCosts_DoNotGrow(t *testing.T) {
 			if equal++; now != last {
 				last, equal = now, 0
 			}
-			return equal == 5
+			return equal == 3
 		})
 		return last
+	}
+	text, err := os.ReadFile(costsFile)
+	if !*update {
+		must(t, err)
+	}
+	golden := map[string]costs.Counts{}
+	for line := range strings.Lines(string(text)) {
+		name, counts, _ := strings.Cut(line, ": ")
+		var c costs.Counts
+		_, err := fmt.Sscanf(counts, "%d statements, %d scripts, %d commands", &c.Statements, &c.Scripts, &c.Commands)
+		must(t, err)
+		golden[name] = c
 	}
 	var got bytes.Buffer
 	for _, o := range w.Operations() {
@@ -55,20 +73,24 @@ func TestCosts_DoNotGrow(t *testing.T) {
 			continue
 		}
 		if o.Prepare != nil {
-			must(t, o.Prepare(ctx, tries))
+			must(t, o.Prepare(ctx, maxTries))
 		}
-		var least costs.Counts
-		for i := range tries { // other work of the server may fall in between
-			before := settled()
+		most, before := golden[o.Name], settled()
+		least := costs.Counts{Statements: math.MaxInt, Scripts: math.MaxInt, Commands: math.MaxInt}
+		for i := 0; i < minTries || i < maxTries && !least.Within(most) && !*update; i++ { // other work may fall in between
 			must(t, o.Do(ctx, i))
-			if spent := settled().Minus(before); i == 0 {
-				least = spent
-			} else {
-				least = least.Min(spent)
-			}
+			after := settled()
+			least, before = least.Min(after.Minus(before)), after
 		}
 		fmt.Fprintf(&got, "%s: %s\n", o.Name, least)
+		if !least.Within(most) && !*update {
+			t.Errorf("%s: got %s, want at most %s; if this is intended, %s", o.Name, least, most, updateCosts)
+		}
 	}
-	t.Log("\n" + got.String())
-	_ = os.Stdout
+	switch {
+	case *update:
+		must(t, os.WriteFile(costsFile, got.Bytes(), 0o644))
+	case got.String() != string(text) && !t.Failed():
+		t.Logf("operations cost less than in %s; %s:\n%s", costsFile, updateCosts, &got)
+	}
 }

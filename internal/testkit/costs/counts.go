@@ -23,6 +23,11 @@ func (c Counts) String() string {
 	return fmt.Sprintf("%d statements, %d scripts, %d commands", c.Statements, c.Scripts, c.Commands)
 }
 
+// Within reports whether no count is larger than in most.
+func (c Counts) Within(most Counts) bool {
+	return c.Statements <= most.Statements && c.Scripts <= most.Scripts && c.Commands <= most.Commands
+}
+
 // Minus returns the counts since before.
 func (c Counts) Minus(before Counts) Counts {
 	return Counts{c.Statements - before.Statements, c.Scripts - before.Scripts, c.Commands - before.Commands, c.Infos - before.Infos}

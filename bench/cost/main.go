@@ -1,0 +1,310 @@
+// Command cost prints what each common operation costs. It runs one node in its own process, with a real redis-server
+// and a real MariaDB. The operations run one after another. For each operation it prints
+//
+//   - SQL: the statements of MariaDB, as its counter Questions has them;
+//   - scripts: the scripts that Redis executed (EVALSHA);
+//   - commands: the commands that the node sent to Redis, without scripts;
+//   - inside: the commands that scripts called;
+//   - µs: the processor time of the node, MariaDB and Redis.
+//
+// Work after the response also counts. The cost of the same time without operations is subtracted. Before that, it
+// prints what an idle node costs in a second, for each role.
+//
+//	go run ./cost [-short]      (in the folder bench)
+//
+// Linux only: it reads the clocks of other processes.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/bench/servers"
+	"github.com/stoa-dev/stoa/internal/storage/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/testkit/costs"
+)
+
+var (
+	short = flag.Bool("short", false, "take seconds, only to see that everything runs")
+	calls = flag.Int("calls", 100, "how often each operation runs; the group of one of them gets as many members")
+	rest  = flag.Duration("rest", 20*time.Second, "how long an idle node is measured")
+	after = flag.Duration("after", 2*time.Second, "how long the work after the last response of an operation may take")
+)
+
+// warm is the number of calls before those that count. They load the scripts.
+const warm = 3
+
+func main() {
+	flag.Parse()
+	if *short {
+		*calls, *rest, *after = 5, time.Second, 300*time.Millisecond
+	}
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// bench has the servers.
+type bench struct {
+	dir, binary, redis, sqlURL string
+	redisPID, sqlPID           int
+
+	db      *sqldb.DB
+	counter *costs.Counter
+	people  []api.Tokens
+}
+
+func run() (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := &bench{}
+	if b.dir, err = os.MkdirTemp("", "stoa-bench-cost-*"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	b.binary = filepath.Join(b.dir, "stoa")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", b.binary, "./cmd/stoa").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	redisURL, stopRedis, err := servers.Redis(ctx, b.dir)
+	if err != nil {
+		return err
+	}
+	defer stopRedis()
+	sqlURL, stopSQL, err := servers.MariaDB(ctx, b.dir)
+	if err != nil {
+		return err
+	}
+	defer stopSQL()
+	b.redis, b.sqlURL = redisURL, sqlURL
+	if b.db, err = sqldb.Open(ctx, sqldb.Config{URL: sqlURL}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.db.Close()) }()
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	for _, roles := range []string{"api", "gateway", "worker"} {
+		if err := b.idle(ctx, roles); err != nil {
+			return fmt.Errorf("idle %s: %w", roles, err)
+		}
+	}
+	return b.operations(ctx)
+}
+
+// prepare finds the processes of the servers, and inserts the users.
+func (b *bench) prepare(ctx context.Context) (err error) {
+	server, err := servers.Info(ctx, b.redis, "server")
+	if err != nil {
+		return err
+	}
+	if b.redisPID, err = strconv.Atoi(server["process_id"]); err != nil {
+		return err
+	}
+	var path string
+	if err := b.db.QueryRowContext(ctx, "SELECT @@pid_file").Scan(&path); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if b.sqlPID, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return err
+	}
+	b.counter = &costs.Counter{SQL: b.db, Stats: func(ctx context.Context) (string, error) {
+		return servers.Ask(ctx, b.redis, "INFO", "commandstats")
+	}}
+	if err := b.db.Migrate(ctx, migrations.FS); err != nil {
+		return err
+	}
+	b.people, err = costs.People(ctx, b.db, costs.PeopleFor(warm+*calls))
+	return err
+}
+
+func (b *bench) node(roles string) (*servers.Program, error) {
+	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", b.redis,
+		"--log", "error", "--dev", "--no-limits", "--gateway-max-from", "50000", "--roles", roles))
+}
+
+// cost is a cost so far, a cost between two times, or its rate in a second.
+type cost struct {
+	sql, scripts, sent, inside, infos float64
+	node, mariadb, redis              float64 // µs of processor time
+	seconds                           float64
+}
+
+// add returns c + k × d.
+func (c cost) add(k float64, d cost) cost {
+	return cost{c.sql + k*d.sql, c.scripts + k*d.scripts, c.sent + k*d.sent, c.inside + k*d.inside, c.infos + k*d.infos, c.node + k*d.node,
+		c.mariadb + k*d.mariadb, c.redis + k*d.redis, c.seconds + k*d.seconds}
+}
+
+// times returns k × c.
+func (c cost) times(k float64) cost { return cost{}.add(k, c) }
+
+// read returns the cost so far. The reading itself costs processor time, and the node sends INFO for its metrics.
+func (b *bench) read(ctx context.Context, s *servers.Program, began time.Time) (c cost, err error) {
+	counts, err := b.counter.Read(ctx)
+	if err != nil {
+		return c, err
+	}
+	c = cost{sql: float64(counts.Statements), scripts: float64(counts.Scripts), infos: float64(counts.Infos), seconds: time.Since(began).Seconds()}
+	for pid, into := range map[int]*float64{s.PID(): &c.node, b.sqlPID: &c.mariadb, b.redisPID: &c.redis} {
+		if *into, err = processor(pid); err != nil {
+			return c, err
+		}
+	}
+	all, err := commands(ctx, s)
+	c.sent = all - c.scripts - c.infos
+	c.inside = float64(counts.Commands) - c.sent
+	return c, err
+}
+
+// processor returns the processor time of a process in µs.
+func processor(pid int) (float64, error) {
+	var t unix.Timespec
+	err := unix.ClockGettime(int32(^pid<<3|2), &t) // see clock_getcpuclockid(3)
+	return float64(t.Nano()) / 1000, err
+}
+
+// commands returns the number of commands that the node has sent to Redis.
+func commands(ctx context.Context, s *servers.Program) (sum float64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "stoa_redis_commands_total{"); ok {
+			n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+	}
+	return sum, lines.Err()
+}
+
+// between returns the cost of do and of the time after it.
+func (b *bench) between(ctx context.Context, s *servers.Program, rest time.Duration, do func() error) (cost, error) {
+	began := time.Now()
+	before, err := b.read(ctx, s, began)
+	if err != nil {
+		return cost{}, err
+	}
+	if err := do(); err != nil {
+		return cost{}, err
+	}
+	time.Sleep(rest)
+	now, err := b.read(ctx, s, began)
+	return now.add(-1, before), err
+}
+
+const (
+	head = "%-36s %7s %8s %9s %8s %8s %8s %8s %8s\n"
+	row  = "%-36s %7.1f %8.1f %9.1f %8.1f %8.1f %8.0f %8.0f %8.0f\n"
+)
+
+func (c cost) print(name string) {
+	fmt.Printf(row, name, c.sql, c.scripts, c.sent, c.inside, c.infos, c.node, c.mariadb, c.redis)
+}
+
+// rate returns the cost of a second without operations.
+func (b *bench) rate(ctx context.Context, s *servers.Program) (cost, error) {
+	time.Sleep(min(*rest, 5*time.Second)) // what a start leaves to do
+	c, err := b.between(ctx, s, *rest, func() error { return nil })
+	return c.times(1 / c.seconds), err
+}
+
+func (b *bench) idle(ctx context.Context, roles string) (err error) {
+	s, err := b.node(roles)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	c, err := b.rate(ctx, s)
+	if err != nil {
+		return err
+	}
+	if roles == "api" {
+		fmt.Printf(head, "an idle node, each second", "SQL", "scripts", "commands", "inside", "INFO", "node µs", "SQL µs", "Redis µs")
+	}
+	c.print("role " + roles)
+	return nil
+}
+
+// operations measures the operations on a node with all roles.
+func (b *bench) operations(ctx context.Context) (err error) {
+	s, err := b.node("api,gateway,worker")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	w, err := costs.NewWorld(ctx, "http://"+s.Addr, &http.Client{}, b.people)
+	defer w.Close()
+	if err != nil {
+		return err
+	}
+	idle, err := b.rate(ctx, s)
+	if err != nil {
+		return err
+	}
+	idle.print("all roles, two sockets")
+	fmt.Printf("\n"+head, fmt.Sprintf("an operation, mean of %d", *calls), "SQL", "scripts", "commands", "inside", "INFO", "node µs", "SQL µs",
+		"Redis µs")
+	for _, o := range w.Operations() {
+		if o.Prepare != nil {
+			if err := o.Prepare(ctx, warm+*calls); err != nil {
+				return fmt.Errorf("before %q: %w", o.Name, err)
+			}
+		}
+		next := 0
+		do := func(n int) error {
+			for range n {
+				if err := o.Do(ctx, next); err != nil {
+					return fmt.Errorf("%s, call %d: %w", o.Name, next, err)
+				}
+				next++
+			}
+			return nil
+		}
+		if err := do(warm); err != nil {
+			return err
+		}
+		time.Sleep(*after)
+		c, err := b.between(ctx, s, *after, func() error { return do(*calls) })
+		if err != nil {
+			return err
+		}
+		c.add(-c.seconds, idle).times(1 / float64(*calls)).print(o.Name)
+	}
+	fmt.Println(`
+SQL: statements, with BEGIN and COMMIT. scripts: EVALSHA. commands: those that the node sends. inside: those that scripts call, and those
+of connections themselves. commandstats has scripts, commands and inside. A presence beat belongs to a node, not to a client: it is in
+the rows of idle nodes. Processor times on a machine with other work are upper bounds.`)
+	return nil
+}
