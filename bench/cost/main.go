@@ -160,22 +160,19 @@ func (c cost) add(k float64, d cost) cost {
 // times returns k × c.
 func (c cost) times(k float64) cost { return cost{}.add(k, c) }
 
-// read returns the cost so far. The reading itself costs processor time, and the node sends INFO for its metrics.
-func (b *bench) read(ctx context.Context, s *servers.Program, began time.Time) (c cost, err error) {
+// read returns the cost so far, with all commands in inside.
+func (b *bench) read(ctx context.Context, s *servers.Program) (c cost, err error) {
 	counts, err := b.counter.Read(ctx)
 	if err != nil {
 		return c, err
 	}
-	c = cost{sql: float64(counts.Statements), scripts: float64(counts.Scripts), infos: float64(counts.Infos), seconds: time.Since(began).Seconds()}
+	c = cost{sql: float64(counts.Statements), scripts: float64(counts.Scripts), inside: float64(counts.Commands), infos: float64(counts.Infos)}
 	for pid, into := range map[int]*float64{s.PID(): &c.node, b.sqlPID: &c.mariadb, b.redisPID: &c.redis} {
 		if *into, err = processor(pid); err != nil {
 			return c, err
 		}
 	}
-	all, err := commands(ctx, s)
-	c.sent = all - c.scripts - c.infos
-	c.inside = float64(counts.Commands) - c.sent
-	return c, err
+	return c, nil
 }
 
 // processor returns the processor time of a process in µs.
@@ -209,19 +206,32 @@ func commands(ctx context.Context, s *servers.Program) (sum float64, err error) 
 	return sum, lines.Err()
 }
 
-// between returns the cost of do and of the time after it.
-func (b *bench) between(ctx context.Context, s *servers.Program, rest time.Duration, do func() error) (cost, error) {
-	began := time.Now()
-	before, err := b.read(ctx, s, began)
+// between returns the cost of do and of the time after it. The node's metrics are read before and after that, because
+// they cost statements and commands too.
+func (b *bench) between(ctx context.Context, s *servers.Program, rest time.Duration, do func() error) (c cost, err error) {
+	sent, err := commands(ctx, s)
 	if err != nil {
-		return cost{}, err
+		return c, err
 	}
+	before, err := b.read(ctx, s)
+	if err != nil {
+		return c, err
+	}
+	began := time.Now()
 	if err := do(); err != nil {
-		return cost{}, err
+		return c, err
 	}
 	time.Sleep(rest)
-	now, err := b.read(ctx, s, began)
-	return now.add(-1, before), err
+	now, err := b.read(ctx, s)
+	if err != nil {
+		return c, err
+	}
+	c = now.add(-1, before)
+	c.seconds = time.Since(began).Seconds()
+	all, err := commands(ctx, s)
+	c.sent = all - sent - c.scripts - c.infos
+	c.inside -= c.sent
+	return c, err
 }
 
 const (
