@@ -3,12 +3,13 @@
 //
 //   - SQL: the statements of MariaDB, as its counter Questions has them;
 //   - scripts: the scripts that Redis executed (EVALSHA);
-//   - commands: the commands that the node sent to Redis, without scripts;
+//   - commands: the commands that the node sent to Redis, without scripts and INFO;
 //   - inside: the commands that scripts called;
 //   - µs: the processor time of the node, MariaDB and Redis.
 //
-// Work after the response also counts. The cost of the same time without operations is subtracted. Before that, it
-// prints what an idle node costs in a second, for each role.
+// Work after the response also counts. The cost of the same time without operations is subtracted. Redis has one
+// counter for commands and inside; the output of MONITOR during more calls of the operation separates them. Before the
+// operations, the program prints what an idle node costs in a second, for each role.
 //
 //	go run ./cost [-short]      (in the folder bench)
 //
@@ -21,7 +22,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
+	"math"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,12 +48,14 @@ import (
 var (
 	short = flag.Bool("short", false, "take seconds, only to see that everything runs")
 	calls = flag.Int("calls", 100, "how often each operation runs; the group of one of them gets as many members")
-	rest  = flag.Duration("rest", 20*time.Second, "how long an idle node is measured")
-	after = flag.Duration("after", 2*time.Second, "how long the work after the last response of an operation may take")
+	rest  = flag.Duration("rest", 10*time.Second, "how long an idle node is measured")
+	after = flag.Duration("after", time.Second, "how long the work after the last response of an operation may take")
 )
 
-// warm is the number of calls before those that count. They load the scripts.
-const warm = 3
+const (
+	warm    = 3  // calls before those that count; they load the scripts
+	watched = 20 // calls after those that count, for the share of commands in scripts
+)
 
 func main() {
 	flag.Parse()
@@ -135,7 +141,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if err := b.db.Migrate(ctx, migrations.FS); err != nil {
 		return err
 	}
-	b.people, err = costs.People(ctx, b.db, costs.PeopleFor(warm+*calls))
+	b.people, err = costs.People(ctx, b.db, costs.PeopleFor(warm+*calls+watched))
 	return err
 }
 
@@ -160,13 +166,13 @@ func (c cost) add(k float64, d cost) cost {
 // times returns k × c.
 func (c cost) times(k float64) cost { return cost{}.add(k, c) }
 
-// read returns the cost so far, with all commands in inside.
+// read returns the cost so far, with all commands in sent.
 func (b *bench) read(ctx context.Context, s *servers.Program) (c cost, err error) {
 	counts, err := b.counter.Read(ctx)
 	if err != nil {
 		return c, err
 	}
-	c = cost{sql: float64(counts.Statements), scripts: float64(counts.Scripts), inside: float64(counts.Commands), infos: float64(counts.Infos)}
+	c = cost{sql: float64(counts.Statements), scripts: float64(counts.Scripts), sent: float64(counts.Commands), infos: float64(counts.Infos)}
 	for pid, into := range map[int]*float64{s.PID(): &c.node, b.sqlPID: &c.mariadb, b.redisPID: &c.redis} {
 		if *into, err = processor(pid); err != nil {
 			return c, err
@@ -182,37 +188,8 @@ func processor(pid int) (float64, error) {
 	return float64(t.Nano()) / 1000, err
 }
 
-// commands returns the number of commands that the node has sent to Redis.
-func commands(ctx context.Context, s *servers.Program) (sum float64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), "stoa_redis_commands_total{"); ok {
-			n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += n
-		}
-	}
-	return sum, lines.Err()
-}
-
-// between returns the cost of do and of the time after it. The node's metrics are read before and after that, because
-// they cost statements and commands too.
+// between returns the cost of do and of the time after it.
 func (b *bench) between(ctx context.Context, s *servers.Program, rest time.Duration, do func() error) (c cost, err error) {
-	sent, err := commands(ctx, s)
-	if err != nil {
-		return c, err
-	}
 	before, err := b.read(ctx, s)
 	if err != nil {
 		return c, err
@@ -223,14 +200,44 @@ func (b *bench) between(ctx context.Context, s *servers.Program, rest time.Durat
 	}
 	time.Sleep(rest)
 	now, err := b.read(ctx, s)
+	c = now.add(-1, before)
+	c.seconds = time.Since(began).Seconds()
+	return c, err
+}
+
+// inside returns the number of commands in scripts during do and the time after it.
+func (b *bench) inside(ctx context.Context, rest time.Duration, do func() error) (c cost, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(b.redis, "redis://"))
 	if err != nil {
 		return c, err
 	}
-	c = now.add(-1, before)
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
+		return c, err
+	}
+	r := bufio.NewReader(conn)
+	if ok, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(ok, "+OK") {
+		return c, fmt.Errorf("MONITOR: %q, %w", ok, err)
+	}
+	began, n := time.Now(), make(chan float64)
+	go func() {
+		inside := 0.0
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				n <- inside
+				return
+			}
+			if where, _, _ := strings.Cut(line, "]"); strings.HasSuffix(where, " lua") {
+				inside++
+			}
+		}
+	}()
+	err = do()
+	time.Sleep(rest)
 	c.seconds = time.Since(began).Seconds()
-	all, err := commands(ctx, s)
-	c.sent = all - sent - c.scripts - c.infos
-	c.inside -= c.sent
+	err = errors.Join(err, conn.Close())
+	c.inside = <-n
 	return c, err
 }
 
@@ -240,14 +247,29 @@ const (
 )
 
 func (c cost) print(name string) {
-	fmt.Printf(row, name, c.sql, c.scripts, c.sent, c.inside, c.infos, c.node, c.mariadb, c.redis)
+	values := []any{name}
+	for _, v := range []float64{c.sql, c.scripts, c.sent, c.inside, c.infos, c.node, c.mariadb, c.redis} {
+		values = append(values, math.Round(10*v)/10+0) // + 0 prints -0 as 0
+	}
+	fmt.Printf(row, values...)
 }
 
 // rate returns the cost of a second without operations.
 func (b *bench) rate(ctx context.Context, s *servers.Program) (cost, error) {
 	time.Sleep(min(*rest, 5*time.Second)) // what a start leaves to do
-	c, err := b.between(ctx, s, *rest, func() error { return nil })
-	return c.times(1 / c.seconds), err
+	nothing := func() error { return nil }
+	c, err := b.between(ctx, s, *rest, nothing)
+	if err != nil {
+		return c, err
+	}
+	inside, err := b.inside(ctx, *rest/2, nothing)
+	return c.times(1 / c.seconds).separate(inside.inside / inside.seconds), err
+}
+
+// separate moves the commands in scripts out of sent.
+func (c cost) separate(inside float64) cost {
+	c.sent, c.inside = c.sent-inside, inside
+	return c
 }
 
 func (b *bench) idle(ctx context.Context, roles string) (err error) {
@@ -288,7 +310,7 @@ func (b *bench) operations(ctx context.Context) (err error) {
 		"Redis µs")
 	for _, o := range w.Operations() {
 		if o.Prepare != nil {
-			if err := o.Prepare(ctx, warm+*calls); err != nil {
+			if err := o.Prepare(ctx, warm+*calls+watched); err != nil {
 				return fmt.Errorf("before %q: %w", o.Name, err)
 			}
 		}
@@ -310,11 +332,18 @@ func (b *bench) operations(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		c.add(-c.seconds, idle).times(1 / float64(*calls)).print(o.Name)
+		inside, err := b.inside(ctx, *after, func() error { return do(watched) })
+		if err != nil {
+			return err
+		}
+		all := idle.sent + idle.inside // between has all commands in sent
+		each := c.add(-c.seconds, cost{sql: idle.sql, scripts: idle.scripts, sent: all, infos: idle.infos, node: idle.node,
+			mariadb: idle.mariadb, redis: idle.redis}).times(1 / float64(*calls))
+		each.separate((inside.inside - inside.seconds*idle.inside) / watched).print(o.Name)
 	}
 	fmt.Println(`
-SQL: statements, with BEGIN and COMMIT. scripts: EVALSHA. commands: those that the node sends. inside: those that scripts call, and those
-of connections themselves. commandstats has scripts, commands and inside. A presence beat belongs to a node, not to a client: it is in
+SQL: statements, with BEGIN and COMMIT. scripts: EVALSHA. commands: others that the node sends. inside: those that scripts call; Redis'
+commandstats contains them too, and MONITOR shows which they are. A presence beat belongs to a node, not to a client: it is in
 the rows of idle nodes. Processor times on a machine with other work are upper bounds.`)
 	return nil
 }

@@ -39,7 +39,7 @@ type World struct {
 }
 
 // PeopleFor returns the number of users for a world whose operations are each called n times.
-func PeopleFor(n int) int { return groupSize + 10*n }
+func PeopleFor(n int) int { return groupSize + 8*n }
 
 // NewWorld connects ann and bob to the server at url, and creates their group. The users are from [People].
 func NewWorld(ctx context.Context, url string, hc *http.Client, people []api.Tokens) (w *World, err error) {
@@ -120,7 +120,7 @@ func (w *World) messages(ctx context.Context, chat string, n int) (seqs []int64,
 	return seqs, nil
 }
 
-// The names of the operations that have their own rule in a program or test.
+// The names of operations that tests choose.
 const (
 	Connect       = "connect a socket"
 	SendDirect    = "send a direct message, by socket"
@@ -131,9 +131,9 @@ const (
 	AcceptFriend  = "accept a friend request"
 )
 
-// Operations returns all operations in an order in which they work. Each is called n times. They are requests over HTTP
-// unless the name says otherwise. Users of the operations on accounts, groups and rooms call the server for the first
-// time.
+// Operations returns all operations. Call them in this order, because some need the results of earlier ones. Each may
+// be called n times. They are requests over HTTP unless the name says otherwise. The users who check in, and those of
+// operations on friends, groups and rooms, call the server for the first time.
 func (w *World) Operations() []Operation {
 	direct, group := client.ChatWith(userOf(w.bob)), client.ChatIn(w.group)
 	var (
