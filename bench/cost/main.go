@@ -31,8 +31,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,18 +51,19 @@ var (
 	short = flag.Bool("short", false, "take seconds, only to see that everything runs")
 	calls = flag.Int("calls", 100, "how often each operation runs; the group of one of them gets as many members")
 	rest  = flag.Duration("rest", 10*time.Second, "how long an idle node is measured")
-	after = flag.Duration("after", time.Second, "how long the work after the last response of an operation may take")
+	after = flag.Duration("after", 300*time.Millisecond, "how long the work after the last response of a turn may take")
 )
 
 const (
 	warm    = 3  // calls before those that count; they load the scripts
+	turns   = 5  // the calls that count are made in so many turns, and the medians of the turns are printed
 	watched = 20 // calls after those that count, for the share of commands in scripts
 )
 
 func main() {
 	flag.Parse()
 	if *short {
-		*calls, *rest, *after = 5, time.Second, 300*time.Millisecond
+		*calls, *rest = 10, time.Second
 	}
 	if err := run(); err != nil {
 		log.Fatal(err)
@@ -205,40 +208,58 @@ func (b *bench) between(ctx context.Context, s *servers.Program, rest time.Durat
 	return c, err
 }
 
-// inside returns the number of commands in scripts during do and the time after it.
-func (b *bench) inside(ctx context.Context, rest time.Duration, do func() error) (c cost, err error) {
+// monitor counts the commands in scripts until stop is called.
+func (b *bench) monitor(ctx context.Context) (inside *atomic.Int64, stop func(), err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(b.redis, "redis://"))
 	if err != nil {
-		return c, err
+		return nil, nil, err
 	}
-	defer conn.Close()
+	inside, ended := new(atomic.Int64), make(chan struct{})
+	stop = func() { _ = conn.Close(); <-ended }
 	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
-		return c, err
+		return nil, nil, errors.Join(err, conn.Close())
 	}
 	r := bufio.NewReader(conn)
 	if ok, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(ok, "+OK") {
-		return c, fmt.Errorf("MONITOR: %q, %w", ok, err)
+		return nil, nil, errors.Join(fmt.Errorf("MONITOR: %q", ok), err, conn.Close())
 	}
-	began, n := time.Now(), make(chan float64)
 	go func() {
-		inside := 0.0
+		defer close(ended)
 		for {
 			line, err := r.ReadString('\n')
 			if err != nil {
-				n <- inside
 				return
 			}
 			if where, _, _ := strings.Cut(line, "]"); strings.HasSuffix(where, " lua") {
-				inside++
+				inside.Add(1)
 			}
 		}
 	}()
-	err = do()
-	time.Sleep(rest)
-	c.seconds = time.Since(began).Seconds()
-	err = errors.Join(err, conn.Close())
-	c.inside = <-n
-	return c, err
+	return inside, stop, nil
+}
+
+// inside returns the median of the commands in scripts of each call of do.
+func (b *bench) inside(ctx context.Context, do func(n int) error) (float64, error) {
+	count, stop, err := b.monitor(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	var each []float64
+	for range watched {
+		before := count.Load()
+		if err := do(1); err != nil {
+			return 0, err
+		}
+		time.Sleep(30 * time.Millisecond) // the work after the response
+		each = append(each, float64(count.Load()-before))
+	}
+	return median(each), nil
+}
+
+func median(of []float64) float64 {
+	of = slices.Sorted(slices.Values(of))
+	return of[len(of)/2]
 }
 
 const (
@@ -257,13 +278,38 @@ func (c cost) print(name string) {
 // rate returns the cost of a second without operations.
 func (b *bench) rate(ctx context.Context, s *servers.Program) (cost, error) {
 	time.Sleep(min(*rest, 5*time.Second)) // what a start leaves to do
-	nothing := func() error { return nil }
-	c, err := b.between(ctx, s, *rest, nothing)
+	c, err := b.between(ctx, s, *rest, func() error { return nil })
 	if err != nil {
 		return c, err
 	}
-	inside, err := b.inside(ctx, *rest/2, nothing)
-	return c.times(1 / c.seconds).separate(inside.inside / inside.seconds), err
+	count, stop, err := b.monitor(ctx)
+	if err != nil {
+		return c, err
+	}
+	defer stop()
+	began := time.Now()
+	time.Sleep(*rest / 2)
+	return c.times(1 / c.seconds).separate(float64(count.Load()) / time.Since(began).Seconds()), nil
+}
+
+// medians returns the median of each value.
+func medians(all []cost) cost {
+	of := func(value func(cost) float64) float64 {
+		var values []float64
+		for _, c := range all {
+			values = append(values, value(c))
+		}
+		return median(values)
+	}
+	return cost{
+		sql:     of(func(c cost) float64 { return c.sql }),
+		scripts: of(func(c cost) float64 { return c.scripts }),
+		sent:    of(func(c cost) float64 { return c.sent }),
+		infos:   of(func(c cost) float64 { return c.infos }),
+		node:    of(func(c cost) float64 { return c.node }),
+		mariadb: of(func(c cost) float64 { return c.mariadb }),
+		redis:   of(func(c cost) float64 { return c.redis }),
+	}
 }
 
 // separate moves the commands in scripts out of sent.
@@ -306,7 +352,9 @@ func (b *bench) operations(ctx context.Context) (err error) {
 		return err
 	}
 	idle.print("all roles, two sockets")
-	fmt.Printf("\n"+head, fmt.Sprintf("an operation, mean of %d", *calls), "SQL", "scripts", "commands", "inside", "INFO", "node µs", "SQL µs",
+	total := idle // as between returns it
+	total.sent, total.inside = idle.sent+idle.inside, 0
+	fmt.Printf("\n"+head, fmt.Sprintf("an operation, of %d", *calls), "SQL", "scripts", "commands", "inside", "INFO", "node µs", "SQL µs",
 		"Redis µs")
 	for _, o := range w.Operations() {
 		if o.Prepare != nil {
@@ -328,18 +376,20 @@ func (b *bench) operations(ctx context.Context) (err error) {
 			return err
 		}
 		time.Sleep(*after)
-		c, err := b.between(ctx, s, *after, func() error { return do(*calls) })
+		var all []cost
+		for range turns {
+			n := *calls / turns
+			c, err := b.between(ctx, s, *after, func() error { return do(n) })
+			if err != nil {
+				return err
+			}
+			all = append(all, c.add(-c.seconds, total).times(1/float64(n)))
+		}
+		inside, err := b.inside(ctx, do)
 		if err != nil {
 			return err
 		}
-		inside, err := b.inside(ctx, *after, func() error { return do(watched) })
-		if err != nil {
-			return err
-		}
-		all := idle.sent + idle.inside // between has all commands in sent
-		each := c.add(-c.seconds, cost{sql: idle.sql, scripts: idle.scripts, sent: all, infos: idle.infos, node: idle.node,
-			mariadb: idle.mariadb, redis: idle.redis}).times(1 / float64(*calls))
-		each.separate((inside.inside - inside.seconds*idle.inside) / watched).print(o.Name)
+		medians(all).separate(inside).print(o.Name)
 	}
 	fmt.Println(`
 SQL: statements, with BEGIN and COMMIT. scripts: EVALSHA. commands: others that the node sends. inside: those that scripts call; Redis'
