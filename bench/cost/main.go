@@ -354,7 +354,7 @@ func (b *bench) operations(ctx context.Context) (err error) {
 	idle.print("all roles, two sockets")
 	total := idle // as between returns it
 	total.sent, total.inside = idle.sent+idle.inside, 0
-	fmt.Printf("\n"+head, fmt.Sprintf("an operation, of %d", *calls), "SQL", "scripts", "commands", "inside", "INFO", "node µs", "SQL µs",
+	fmt.Printf("\n"+head, fmt.Sprintf("an operation, %d calls", *calls), "SQL", "scripts", "commands", "inside", "INFO", "node µs", "SQL µs",
 		"Redis µs")
 	for _, o := range w.Operations() {
 		if o.Prepare != nil {
