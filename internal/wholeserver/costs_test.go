@@ -53,7 +53,7 @@ func TestCosts_DoNotGrow(t *testing.T) {
 				last, equal = now, 0
 			}
 			reads++
-			return equal == 3 || reads == 20
+			return equal == 3 || reads == 8
 		})
 		return last
 	}
