@@ -129,7 +129,7 @@ func (s step) compare(t step) int {
 const maxMerges = 3
 
 // write stores conversations in Redis. It is the projection's Write. A state that conflicts with the stored one is read
-// from SQL again, which then has both changes.
+// from SQL again, which then has both changes. If it still conflicts, Redis forgets the chats of its users.
 func (s *Service) write(ctx context.Context, list []derivedState) error {
 	for range maxMerges {
 		conflicts, err := s.writeOnce(ctx, list)
@@ -140,10 +140,15 @@ func (s *Service) write(ctx context.Context, list []derivedState) error {
 			return err
 		}
 	}
-	return errConflicts
+	for _, a := range list {
+		for _, st := range a.members {
+			if err := s.redis.deleteChats(ctx, st.me.user, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
-
-var errConflicts = errors.New("messaging: the states of a chat conflict with those in redis again and again")
 
 // writeOnce returns the changes whose states conflict with those in Redis.
 func (s *Service) writeOnce(ctx context.Context, list []derivedState) (conflicts []change, err error) {

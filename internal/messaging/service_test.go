@@ -1080,10 +1080,19 @@ func TestErase_KeepsSeqWithoutContent(t *testing.T) {
 		w.must(err)
 		_, err = w.SetSettings(ctx, ann, api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(false)})
 		w.must(err)
+		_, err = w.Set(ctx, ann, With(bob), api.ChatChange{Draft: new("soon")}) // her row has a version
+		w.must(err)
+		w.listed(bob)
 		for range 2 {
 			w.must(w.Erase(ctx, ann))
 		}
+		if !w.projection.Up() {
+			t.Error("Redis is not trusted after the erasure")
+		}
 		w.wantReads(bob, ann, "-", "kept")
+		if got, _, err := w.readOne(ctx, bob, With(ann)); err != nil || got.last == nil || got.last.body.Text != "kept" || got.rev < 2 {
+			t.Errorf("Bob's chat is %+v, %v", got, err)
+		}
 		for table, condition := range map[string]string{"messages": "body LIKE '%secret%'", "message_edits": "1 = 1", "reactions": "1 = 1",
 			"chat_members": "user_id = '" + ann.String() + "'", "chat_settings": "1 = 1"} {
 			var n int

@@ -272,7 +272,7 @@ type view struct {
 }
 
 const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, c.uncounted, c.low_sent, c.high_sent, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
-	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.marked, 0), COALESCE(o.version, 0)`
+	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.marked, 0), COALESCE(o.version, 9007199254740991)` // no row of the other user is the newest one: it was erased
 
 const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
 

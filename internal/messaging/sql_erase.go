@@ -52,10 +52,9 @@ func (s *sqlStore) eraseFromChats(ctx context.Context, user accounts.ID, n int,
 				return err
 			}
 			c.uncount(own...)
-			// The rev is above the revs of the messages, and it adds the version of the deleted row; see
-			// [view.version].
-			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1 + (SELECT m.version FROM chat_members m WHERE "+
-				"m.conversation = ? AND m.user_id = ?), changed = ?, uncounted = ? WHERE id = ?", id, user, now, c.uncounted, id); err != nil {
+			// The rev is above the revs of the messages.
+			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1, changed = ?, uncounted = ? WHERE id = ?", now,
+				c.uncounted, id); err != nil {
 				return err
 			}
 		}
