@@ -343,10 +343,10 @@ func (b *bench) operations(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 	w, err := costs.NewWorld(ctx, "http://"+s.Addr, &http.Client{}, b.people)
-	defer w.Close()
 	if err != nil {
 		return err
 	}
+	defer w.Close()
 	idle, err := b.rate(ctx, s)
 	if err != nil {
 		return err

@@ -38,8 +38,8 @@ func TestTiming_CostsDoNotGrow(t *testing.T) {
 	must(t, err)
 	s := testkit.Start(t, func(c *app.Config) { c.SQL, c.Redis = cfg.URL, server.URL })
 	w, err := costs.NewWorld(ctx, s.URL, s.HTTP, people)
-	defer w.Close()
 	must(t, err)
+	defer w.Close()
 	counter := &costs.Counter{SQL: db, Stats: func(context.Context) (string, error) {
 		text, err := server.Do("INFO", "commandstats")
 		return strings.Join(text, ""), err

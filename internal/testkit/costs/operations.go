@@ -45,6 +45,11 @@ func PeopleFor(n int) int { return groupSize + 8*n }
 func NewWorld(ctx context.Context, url string, hc *http.Client, people []api.Tokens) (w *World, err error) {
 	w = &World{url: url, http: hc, unused: people}
 	w.ctx, w.end = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
 	members, err := w.fresh(groupSize)
 	if err != nil {
 		return w, err
