@@ -6,7 +6,7 @@ TEST_FLAGS ?= -p 2 -parallel 4
 # The library, and the adapters for a program's existing clients. They are separate modules, so that the library depends
 # on no other client than its own.
 MODULES = lib lib/keyspace/tools lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
-# Whole nodes, whole processes, and packages without goroutines. A race detector doubles or triples their time, and the
+# Whole nodes, whole processes, and packages whose own code has no goroutines. A race detector doubles or triples their time, and the
 # packages below find the races of each part.
 WHOLE = ./internal/wholeserver ./e2e ./internal/wholeserver/integration . ./deploy ./internal/storage/sqlcopy \
 	./lib/keyspace/tools/cli ./lib/keyspace/tools/keyvet

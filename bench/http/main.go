@@ -68,10 +68,9 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "stoa")
-	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/stoa")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	binary, err := servers.Build(ctx, dir)
+	if err != nil {
+		return err
 	}
 	redisURL, stopRedis, err := servers.Redis(ctx, dir)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -53,9 +52,9 @@ func run() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary := filepath.Join(dir, "stoa")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/stoa").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	binary, err := servers.Build(ctx, dir)
+	if err != nil {
+		return err
 	}
 	server, err := servers.Start(exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log", "error", "--dev",
 		"--no-limits", "--live-udp", "127.0.0.1:0"))

@@ -24,7 +24,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -85,26 +84,13 @@ func run() (err error) {
 		return err
 	}
 	b := &bench{}
-	if b.dir, err = os.MkdirTemp("", "stoa-bench-realtime-*"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	b.binary = filepath.Join(b.dir, "stoa")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", b.binary, "./cmd/stoa").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	redisURL, stopRedis, err := servers.Redis(ctx, b.dir, "--maxclients", "1000")
+	setup, end, err := servers.NewSetup(ctx, "realtime", "--maxclients", "1000")
 	if err != nil {
 		return err
 	}
-	defer stopRedis()
-	sqlURL, stopSQL, err := servers.MariaDB(ctx, b.dir)
-	if err != nil {
-		return err
-	}
-	defer stopSQL()
-	b.redis, b.sqlURL = redisURL, sqlURL
-	if b.db, err = sqldb.Open(ctx, sqldb.Config{URL: sqlURL}); err != nil {
+	defer func() { err = errors.Join(err, end()) }()
+	b.dir, b.binary, b.redis, b.sqlURL = setup.Dir, setup.Binary, setup.Redis, setup.SQL
+	if b.db, err = sqldb.Open(ctx, sqldb.Config{URL: b.sqlURL}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.db.Close()) }()

@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/storage/migrations"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/testkit/costs"
 )
 
 // person is a user with a session.
@@ -41,21 +37,13 @@ func (b *bench) populate(ctx context.Context, n int) error {
 		return err
 	}
 	now := b.db.Now()
-	sessions := &rows{db: b.db, into: "sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, " +
-		"refresh_expires, prev_refresh_hash, prev_until, nonce)", each: 13}
+	sessions := &rows{db: b.db, into: costs.SessionTable, each: costs.SessionColumns}
 	for _, u := range users {
-		device := ids.New[accounts.Session]().String()
-		var secret [32]byte
-		_, _ = rand.Read(secret[:]) // never fails: see crypto/rand
-		token := "sa_" + u.ID.String() + "." + device + "." + base64.RawURLEncoding.EncodeToString(secret[:])
-		sum := sha256.Sum256([]byte(token))
-		hash := base64.RawURLEncoding.EncodeToString(sum[:])
-		end := now.Add(24 * time.Hour).UnixMilli()
-		if err := sessions.add(ctx, u.ID, device, "bench", "127.0.0.1", now.UnixMilli(), now.UnixMilli(), hash, end, hash, end, "", 0,
-			""); err != nil {
+		tokens, row := costs.NewSession(u.ID, now)
+		if err := sessions.add(ctx, row...); err != nil {
 			return err
 		}
-		b.people = append(b.people, person{u.ID.String(), token})
+		b.people = append(b.people, person{u.ID.String(), tokens.AccessToken})
 	}
 	if err := sessions.flush(ctx); err != nil {
 		return err

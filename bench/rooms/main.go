@@ -21,7 +21,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -70,28 +69,15 @@ func run() (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := &bench{}
-	if b.dir, err = os.MkdirTemp("", "stoa-bench-rooms-*"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	b.binary = filepath.Join(b.dir, "stoa")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", b.binary, "./cmd/stoa").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	redisURL, stopRedis, err := servers.Redis(ctx, b.dir)
+	setup, end, err := servers.NewSetup(ctx, "rooms")
 	if err != nil {
 		return err
 	}
-	defer stopRedis()
-	sqlURL, stopSQL, err := servers.MariaDB(ctx, b.dir)
-	if err != nil {
-		return err
-	}
-	defer stopSQL()
-	b.redis, b.sqlURL = redisURL, sqlURL
+	defer func() { err = errors.Join(err, end()) }()
+	b.dir, b.binary, b.redis, b.sqlURL = setup.Dir, setup.Binary, setup.Redis, setup.SQL
 	for i := range b.nodes { // all clients are on this machine: with a trusted proxy they do not count as one client network
-		if b.nodes[i], err = servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", sqlURL, "--redis",
-			redisURL, "--log", "error",
+		if b.nodes[i], err = servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis",
+			b.redis, "--log", "error",
 			"--dev", "--no-limits", "--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "50000")); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,51 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the driver
 )
+
+// Build builds the program of this repository into dir and returns its path. Benchmarks run in the folder bench.
+func Build(ctx context.Context, dir string) (binary string, err error) {
+	binary = filepath.Join(dir, "stoa")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/stoa").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, nil
+}
+
+// Setup is what a node on real servers needs.
+type Setup struct {
+	Dir, Binary, Redis, SQL string // a temporary folder, the program, and the URLs of Redis and MariaDB
+}
+
+// NewSetup builds the program and starts Redis and MariaDB. stop ends both and removes the folder; after an error, this
+// has been done.
+func NewSetup(ctx context.Context, name string, redisSettings ...string) (s Setup, stop func() error, err error) {
+	if s.Dir, err = os.MkdirTemp("", "stoa-bench-"+name+"-*"); err != nil {
+		return s, nil, err
+	}
+	var ends []func()
+	end := func() error {
+		for _, end := range slices.Backward(ends) {
+			end()
+		}
+		return os.RemoveAll(s.Dir)
+	}
+	started := func(url string, stop func(), err error) (string, error) {
+		if stop != nil { // also of a server that does not answer
+			ends = append(ends, stop)
+		}
+		return url, err
+	}
+	if s.Binary, err = Build(ctx, s.Dir); err == nil {
+		s.Redis, err = started(Redis(ctx, s.Dir, redisSettings...))
+	}
+	if err == nil {
+		s.SQL, err = started(MariaDB(ctx, s.Dir))
+	}
+	if err != nil {
+		return s, nil, errors.Join(err, end())
+	}
+	return s, end, nil
+}
 
 // Redis starts a redis-server on a free loopback port. It has no persistence unless settings enable it: "--appendonly",
 // "yes".

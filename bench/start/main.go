@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/client"
 )
 
@@ -40,10 +41,9 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "stoa")
-	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/stoa")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	binary, err := servers.Build(ctx, dir)
+	if err != nil {
+		return err
 	}
 	for i, name := range []string{"first start", "second start"} {
 		took, idle, after, settled, err := start(ctx, binary, filepath.Join(dir, "data"), i == 0)

@@ -26,6 +26,12 @@ type change struct {
 	steps   []step        // the changes to apply to the latest messages; empty in a replay
 }
 
+// withoutSteps returns the change for a replay.
+func (c change) withoutSteps() change {
+	c.steps = nil
+	return c
+}
+
 // step is one change of a conversation: a new message, or with rev a change of one message or of none.
 type step struct {
 	message *message
@@ -36,21 +42,22 @@ type step struct {
 // derivedState is the data of a conversation that Redis should have.
 type derivedState struct {
 	change
-	head    *head   // only in a group; its conversation may be known before
+	head    *head   // only in a group
 	members []state // in a group, the states of the named users
 }
 
 // compute returns the data that Redis should have for changes. It is the projection's State.
 func (s *Service) compute(ctx context.Context, changes []change) ([]derivedState, error) {
-	return s.computeIn(ctx, s.sql.db, changes, s.sql.conversations)
+	return s.computeIn(ctx, s.sql.db, changes, nil)
 }
 
-// computeIn is compute in a transaction. conversations returns the rows of groups' conversations.
+// computeIn is compute in a transaction that has locked conversations. It does not read their rows again.
 func (s *Service) computeIn(ctx context.Context, q sqldb.Querier, changes []change,
-	conversations func(ctx context.Context, list []ConversationID) ([]conversation, error)) ([]derivedState, error) {
+	locked map[ConversationID]conversation) ([]derivedState, error) {
 	at := map[ConversationID]int{}
 	var out []derivedState
 	var directIDs, groupIDs []ConversationID
+	var rows []conversation // of groups
 	users := map[memberKey]bool{}
 	for _, c := range changes {
 		for _, u := range c.users {
@@ -62,21 +69,25 @@ func (s *Service) computeIn(ctx context.Context, q sqldb.Querier, changes []chan
 		}
 		at[c.conv] = len(out)
 		out = append(out, derivedState{change: c})
-		if c.kind == group {
-			groupIDs = append(groupIDs, c.conv)
-		} else {
+		row, known := locked[c.conv]
+		switch {
+		case c.kind != group:
 			directIDs = append(directIDs, c.conv)
+		case known:
+			rows = append(rows, row)
+		default:
+			groupIDs = append(groupIDs, c.conv)
 		}
 	}
 	for i := range out {
 		slices.SortStableFunc(out[i].steps, step.compare)
 	}
 	known := newest(changes)
-	rows, err := conversations(ctx, groupIDs)
+	others, err := s.sql.conversations(ctx, groupIDs)
 	if err != nil {
 		return nil, err
 	}
-	heads, err := s.heads(ctx, q, rows, known)
+	heads, err := s.heads(ctx, q, append(rows, others...), known)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +178,7 @@ func (s *Service) writeOnce(ctx context.Context, list []derivedState) (conflicts
 			if err != nil {
 				return nil, err
 			}
-			puts[len(cmds)] = change{conv: a.conv, kind: a.kind, users: a.users, ownOnly: a.ownOnly}
+			puts[len(cmds)] = a.withoutSteps()
 			cmds = append(cmds, put...)
 		}
 		if len(a.steps) > 0 {
@@ -199,9 +210,7 @@ func (s *Service) settleAll(at []time.Time, changes []change, done bool) {
 		if done {
 			s.projection.Done(t)
 		} else {
-			missed := changes[i]
-			missed.steps = nil
-			s.projection.Missed(t, missed)
+			s.projection.Missed(t, changes[i].withoutSteps())
 		}
 	}
 }
@@ -253,8 +262,7 @@ func (s *Service) settle(ctx context.Context, at time.Time, applied change, err 
 	case err == nil:
 		s.apply(ctx, []time.Time{at}, applied)
 	default:
-		applied.steps = nil // they may not be committed
-		s.settleFailed(at, applied, err)
+		s.settleFailed(at, applied.withoutSteps(), err) // they may not be committed
 	}
 }
 

@@ -201,7 +201,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 		return nil, err
 	}
 	if len(read) > 0 {
-		if err := s.sql.mark(ctx, later{tx}, sorted(read, compareMembers)); err != nil {
+		if err := s.sql.markLater(ctx, tx, sorted(read, compareMembers)); err != nil {
 			return nil, err
 		}
 	}
@@ -229,13 +229,7 @@ func (s *Service) derive(ctx context.Context, tx *sqldb.Tx, batch []sending, out
 			first[c.conv] = r
 		}
 	}
-	derived, err := s.computeIn(ctx, tx, changes, func(_ context.Context, list []ConversationID) ([]conversation, error) {
-		rows := make([]conversation, len(list))
-		for i, id := range list {
-			rows[i] = conversations[id]
-		}
-		return rows, nil
-	})
+	derived, err := s.computeIn(ctx, tx, changes, conversations)
 	for i := range derived {
 		first[derived[i].conv].derived = &derived[i]
 	}

@@ -229,23 +229,21 @@ func (s *sqlStore) updateConversations(ctx context.Context, tx *sqldb.Tx, list [
 }
 
 // mark moves members' marks forward.
-func (s *sqlStore) mark(ctx context.Context, q interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}, list []member) error {
-	var args []any
-	for _, m := range list {
-		args = append(args, m.row()...)
-	}
-	_, err := q.ExecContext(ctx, s.movedMarks.For(len(list)), args...)
+func (s *sqlStore) mark(ctx context.Context, q sqldb.Querier, list []member) error {
+	_, err := q.ExecContext(ctx, s.movedMarks.For(len(list)), memberRows(list)...)
 	return err
 }
 
-// later is a transaction that executes statements with [sqldb.Tx.ExecLater].
-type later struct{ tx *sqldb.Tx }
+// markLater is mark with [sqldb.Tx.ExecLater].
+func (s *sqlStore) markLater(ctx context.Context, tx *sqldb.Tx, list []member) error {
+	return tx.ExecLater(ctx, s.movedMarks.For(len(list)), memberRows(list)...)
+}
 
-// ExecContext returns no result.
-func (l later) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return nil, l.tx.ExecLater(ctx, query, args...)
+func memberRows(list []member) (args []any) {
+	for _, m := range list {
+		args = append(args, m.row()...)
+	}
+	return args
 }
 
 // lockFreeMembers locks the members' rows that no other transaction has locked, and returns them.

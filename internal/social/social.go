@@ -272,8 +272,6 @@ func cleanSource(s string) (string, error) {
 
 // pairOf returns the same name for two users in either order.
 func pairOf(a, b accounts.ID) string {
-	if b.String() < a.String() {
-		a, b = b, a
-	}
-	return a.String() + b.String()
+	k := relationOf(a, b)
+	return k.A.String() + k.B.String()
 }

@@ -28,6 +28,9 @@ type txStart struct {
 	reached bool // the server may have executed a statement of the transaction
 }
 
+// neverSent reports whether the transaction failed with err because its connection had ended before the start.
+func (s *txStart) neverSent(err error) bool { return !s.reached && errors.Is(err, driver.ErrBadConn) }
+
 type (
 	txStartKey struct{}
 	laterKey   struct{} // marks the statement of an ExecLater

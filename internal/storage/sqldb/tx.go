@@ -3,7 +3,6 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,26 +54,20 @@ type Tx struct {
 //
 // Transactions that wait for locks leave a quarter of the connections to reads and to [DB.Batch].
 func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	var alone bool
-	return db.tx(ctx, func() (retry bool, err error) {
+	return db.tx(ctx, func() (bool, error) {
 		leave, err := db.turns.connect(ctx)
 		if err != nil {
 			return false, fmt.Errorf("sqldb: begin: %w", err)
 		}
 		defer leave()
-		retry, alone, err = db.tryTx(ctx, alone, fn)
-		return retry, err
+		return db.tryTx(ctx, fn)
 	})
 }
 
 // Batch is [DB.Tx] for a batch of the writes of many callers. It may use the reserved connections, because few batches
 // run at the same time.
 func (db *DB) Batch(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	var alone bool
-	return db.tx(ctx, func() (retry bool, err error) {
-		retry, alone, err = db.tryTx(ctx, alone, fn)
-		return retry, err
-	})
+	return db.tx(ctx, func() (bool, error) { return db.tryTx(ctx, fn) })
 }
 
 func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error {
@@ -95,13 +88,19 @@ func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error 
 	}
 }
 
-// tryTx runs fn in a transaction once. alone sends the start of the transaction in its own packet. broken reports that
-// the connection had ended before, so that nothing was executed.
-func (db *DB) tryTx(ctx context.Context, alone bool, fn func(ctx context.Context, tx *Tx) error) (retry, broken bool, err error) {
-	start := &txStart{alone: alone}
+// tryTx runs fn in a transaction, and once more if the connection had ended before, so that nothing was executed.
+func (db *DB) tryTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (retry bool, err error) {
+	start := &txStart{}
+	if retry, err = db.txOnce(ctx, start, fn); start.neverSent(err) {
+		return db.txOnce(ctx, &txStart{alone: true}, fn)
+	}
+	return retry, err
+}
+
+func (db *DB) txOnce(ctx context.Context, start *txStart, fn func(ctx context.Context, tx *Tx) error) (retry bool, err error) {
 	btx, err := db.w.BeginTx(context.WithValue(ctx, txStartKey{}, start), nil)
 	if err != nil {
-		return IsRetryable(err), false, fmt.Errorf("sqldb: begin: %w", err)
+		return IsRetryable(err), fmt.Errorf("sqldb: begin: %w", err)
 	}
 	tx := &Tx{bun: btx, db: db, now: db.Now()}
 	open := true
@@ -111,30 +110,25 @@ func (db *DB) tryTx(ctx context.Context, alone bool, fn func(ctx context.Context
 		}
 	}()
 	if err := fn(context.WithValue(ctx, turnKey{}, inTx), tx); err != nil {
-		broken = !start.reached && errors.Is(err, driver.ErrBadConn)
-		return broken || IsRetryable(err), broken, err
+		return IsRetryable(err), err
 	}
 	open = false
 	if err := btx.Tx.Commit(); err != nil {
-		if !start.reached && errors.Is(err, driver.ErrBadConn) {
-			return true, true, err
-		}
-		if _, later := errors.AsType[*refusedLater](err); later && IsRetryable(err) {
-			return true, false, err
-		}
-		if IsUnavailable(err) {
+		_, later := errors.AsType[*refusedLater](err)
+		retry := isConflict(err) || later && IsRetryable(err)
+		if IsUnavailable(err) && !start.neverSent(err) {
 			err = errors.Join(ErrOutcomeUnknown, err)
 		}
-		return isConflict(err), false, fmt.Errorf("sqldb: commit: %w", err)
+		return retry, fmt.Errorf("sqldb: commit: %w", err)
 	}
 	for _, f := range tx.after {
 		f()
 	}
-	return false, false, nil
+	return false, nil
 }
 
 // Now returns the time of the transaction in UTC, truncated to milliseconds. It is taken before the first
-// statement and never changes.
+// statement, and never changes.
 func (tx *Tx) Now() time.Time { return tx.now }
 
 // AfterCommit registers f to run after a successful commit, in the goroutine that called [DB.Tx]. Several functions run

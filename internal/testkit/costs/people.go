@@ -28,7 +28,6 @@ func People(ctx context.Context, db *sqldb.DB, n int) (all []api.Tokens, err err
 		}
 	}
 	now := db.Now()
-	end := now.Add(24 * time.Hour).UnixMilli()
 	var pairs [][2]accounts.ID
 	for _, u := range users[1:groupSize] {
 		pairs = append(pairs, [2]accounts.ID{users[0].ID, u.ID})
@@ -39,21 +38,33 @@ func People(ctx context.Context, db *sqldb.DB, n int) (all []api.Tokens, err err
 		}
 		var rows []any
 		for _, u := range users {
-			device := ids.New[accounts.Session]().String()
-			var secret [32]byte
-			_, _ = rand.Read(secret[:]) // never fails: see crypto/rand
-			token := "sa_" + u.ID.String() + "." + device + "." + base64.RawURLEncoding.EncodeToString(secret[:])
-			sum := sha256.Sum256([]byte(token))
-			hash := base64.RawURLEncoding.EncodeToString(sum[:])
-			rows = append(rows, u.ID, device, "costs", "127.0.0.1", now.UnixMilli(), now.UnixMilli(), hash, end, hash, end, "", 0, "")
-			all = append(all, api.Tokens{AccessToken: token, User: api.User{ID: u.ID.String()}, Device: device, ExpiresIn: 24 * 60 * 60})
+			tokens, row := NewSession(u.ID, now)
+			all, rows = append(all, tokens), append(rows, row...)
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, "+
-			"refresh_hash, refresh_expires, prev_refresh_hash, prev_until, nonce) VALUES "+sqldb.Tuples(13, n), rows...)
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+SessionTable+" VALUES "+sqldb.Tuples(SessionColumns, n), rows...)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return all, social.Befriend(ctx, db, pairs)
+}
+
+// SessionTable is the table of sessions with the columns of a row of [NewSession], and SessionColumns is their number.
+const (
+	SessionTable = "sessions (user_id, device_id, name, ip, created, used, access_hash, access_expires, refresh_hash, refresh_expires, " +
+		"prev_refresh_hash, prev_until, nonce)"
+	SessionColumns = 13
+)
+
+// NewSession returns a session of a day for a user, as tokens and as a row.
+func NewSession(user accounts.ID, now time.Time) (api.Tokens, []any) {
+	device := ids.New[accounts.Session]().String()
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails: see crypto/rand
+	token := "sa_" + user.String() + "." + device + "." + base64.RawURLEncoding.EncodeToString(secret[:])
+	sum := sha256.Sum256([]byte(token))
+	hash, ms, end := base64.RawURLEncoding.EncodeToString(sum[:]), now.UnixMilli(), now.Add(24*time.Hour).UnixMilli()
+	return api.Tokens{AccessToken: token, User: api.User{ID: user.String()}, Device: device, ExpiresIn: 24 * 60 * 60},
+		[]any{user, device, "bench", "127.0.0.1", ms, ms, hash, end, hash, end, "", 0, ""}
 }
