@@ -36,5 +36,6 @@
 // batch. Use it for a cache update or an event that must be done when callers return.
 //
 // A caller that stops waiting gets its context's error; the batch continues, and the row may still be committed. A lone
-// caller gets that error only after its own commit and After.
+// caller stops waiting only at its deadline, which is also that of its commit. If Retry accepts the commit's error, the
+// batch continues in another goroutine.
 package groupcommit

@@ -117,8 +117,8 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 }
 
 // Do submits req and returns its result after it is committed and After has run. If ctx ends first, it returns ctx's
-// error, and req may or may not be committed, unless the error is [ErrNotTaken] as well. A lone caller returns that error
-// only after its commit and After.
+// error, and req may or may not be committed, unless the error is [ErrNotTaken] as well. A lone caller runs its commit and
+// After itself: it returns after them, or at the deadline of ctx if req is not committed then.
 func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
 	select {
 	case c.room <- struct{}{}:
@@ -133,11 +133,7 @@ func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err err
 		return res, err
 	}
 	if alone != nil {
-		defer c.running.Done()
-		if c.run(alone, 0); ctx.Err() != nil {
-			return res, context.Cause(ctx)
-		}
-		return own.res, own.err
+		return c.runAlone(ctx, alone)
 	}
 	select {
 	case <-own.done:
@@ -145,6 +141,26 @@ func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err err
 	case <-ctx.Done():
 		return res, context.Cause(ctx)
 	}
+}
+
+// runAlone runs the batch of a lone caller in the caller's goroutine. At the deadline of ctx, a batch that may be retried
+// moves to another goroutine.
+func (c *Committer[Req, Res]) runAlone(ctx context.Context, batch []*call[Req, Res]) (res Res, err error) {
+	defer c.running.Done()
+	work := c.work
+	if end, limited := ctx.Deadline(); limited {
+		var stop context.CancelFunc
+		work, stop = context.WithDeadline(work, end)
+		defer stop()
+	}
+	if !c.run(work, batch, 0) {
+		c.running.Go(func() { c.run(c.work, batch, 0) })
+		<-ctx.Done() // it has the same deadline
+	}
+	if ctx.Err() != nil {
+		return res, context.Cause(ctx)
+	}
+	return batch[0].res, batch[0].err
 }
 
 // submit queues own. If no other request waits, and the next batch would not wait for one, it returns that batch: the
@@ -184,7 +200,7 @@ func (c *Committer[Req, Res]) start() {
 	c.free--
 	c.running.Go(func() {
 		if batch := c.next(); batch != nil {
-			c.run(batch, len(batch))
+			c.run(c.work, batch, len(batch))
 		}
 	})
 }
@@ -204,34 +220,40 @@ func (c *Committer[Req, Res]) Run(ctx context.Context) error {
 	return nil
 }
 
-// run commits a batch, passes its committer on and finishes the batch. It wakes asleep callers.
-func (c *Committer[Req, Res]) run(batch []*call[Req, Res], asleep int) {
+// run commits a batch, passes its committer on and finishes the batch. It wakes asleep callers. If ctx ends during the
+// commit of a lone caller, and the batch may be retried, run returns false. Such a batch still has its committer.
+func (c *Committer[Req, Res]) run(ctx context.Context, batch []*call[Req, Res], asleep int) bool {
 	reqs := make([]Req, len(batch))
 	for i, own := range batch {
 		reqs[i] = own.req
 	}
-	results, errs, seen := c.commitBatch(reqs, asleep)
+	began := time.Now()
+	results, errs := c.write(ctx, reqs)
+	if errs != nil && ctx.Err() != nil && c.o.Retry(errs[0]) {
+		batch[0].err = errs[0]
+		return false
+	}
+	if errs != nil && batch[0].err != nil { // the first run may have committed, which the last error does not show
+		errs[0] = errors.Join(batch[0].err, errs[0])
+	}
+	seen := Batch{Size: len(reqs), Commit: time.Since(began), Err: errors.Join(errs[:min(1, len(errs))]...)}
+	c.release(seen.Commit, asleep)
 	defer func() { <-c.slots }()
 	c.finish(batch, reqs, results, errs, seen, asleep)
+	return true
 }
 
-// commitBatch commits reqs, reserves a slot for their After and releases the committer.
-func (c *Committer[Req, Res]) commitBatch(reqs []Req, asleep int) (results []Res, errs []error, seen Batch) {
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.free++
-		c.start()
-	}()
-	began := time.Now()
-	results, errs = c.write(c.work, reqs)
-	seen = Batch{Size: len(reqs), Commit: time.Since(began), Err: errors.Join(errs[:min(1, len(errs))]...)}
+// release passes on the committer of a batch that took that long, after it has reserved a slot for the batch's After.
+func (c *Committer[Req, Res]) release(took time.Duration, asleep int) {
 	c.mu.Lock()
-	c.commitTook = smooth(c.commitTook, seen.Commit)
+	defer c.mu.Unlock()
+	c.commitTook = smooth(c.commitTook, took)
 	c.asleep += asleep
 	c.mu.Unlock()
 	c.slots <- struct{}{}
-	return results, errs, seen
+	c.mu.Lock()
+	c.free++
+	c.start()
 }
 
 // smooth returns the moving average of a duration.
@@ -366,7 +388,7 @@ func (c *Committer[Req, Res]) attempt(ctx context.Context, reqs []Req) (results 
 		if err == nil {
 			return results, nil
 		}
-		if n == attempts || !c.o.Retry(err) {
+		if n == attempts || !c.o.Retry(err) || ctx.Err() != nil {
 			if before != nil { // an earlier attempt may have committed, which the last error does not show
 				err = errors.Join(append(before, err)...)
 			}

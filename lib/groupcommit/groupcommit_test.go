@@ -221,6 +221,47 @@ func TestDo_LoneCallerRunsCommitAndAfter(t *testing.T) {
 	})
 }
 
+func TestDo_LoneCallerReturnsAtItsDeadline(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		errLost, errRefused := errors.New("outcome unknown"), errors.New("refused")
+		var committed, applied []int
+		var failed error
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			if _, limited := ctx.Deadline(); limited { // the database does not respond
+				<-ctx.Done()
+				return nil, errLost
+			}
+			if bubble.Sleep(time.Second); reqs[0] == 2 {
+				return nil, errRefused
+			}
+			committed = append(committed, reqs...)
+			return double(ctx, reqs)
+		}, options{
+			Retry:  func(err error) bool { return errors.Is(err, errLost) },
+			After:  func(_ context.Context, reqs []int, _ []string) { applied = append(applied, reqs...) },
+			Failed: func(_ int, err error) { failed = err },
+		})
+		synctest.Wait()
+		for _, req := range []int{1, 2} {
+			ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+			began := time.Now()
+			if _, err := c.Do(ctx, req); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 5*time.Second {
+				t.Errorf("Do(%d): got %v after %v, want its deadline's error after 5s", req, err, time.Since(began))
+			}
+			stop()
+			if got, err := c.Do(t.Context(), 3); err != nil || got != "6" {
+				t.Errorf("the caller behind: got %q, %v, want 6", got, err)
+			}
+		}
+		if want := []int{1, 3, 3}; !slices.Equal(committed, want) || !slices.Equal(applied, want) {
+			t.Errorf("got commits %v and After of %v, want %v", committed, applied, want)
+		}
+		if !errors.Is(failed, errLost) || !errors.Is(failed, errRefused) {
+			t.Errorf("Failed got %v, want the errors of both runs", failed)
+		}
+	})
+}
+
 // slowFirst is an After that takes an hour for request 0 and nothing for others.
 func slowFirst(_ context.Context, reqs []int, _ []string) {
 	if reqs[0] == 0 {
@@ -489,19 +530,19 @@ func TestDo_ContextEndsCallerNotBatch(t *testing.T) {
 			return double(ctx, reqs)
 		}, options{})
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			began := time.Now()
 			_, err := c.Do(ctx, 4)
-			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
-				t.Errorf("the caller that commits: got %v after %v, want its deadline after its commit", err, took)
+			if took := time.Since(began); !errors.Is(err, context.Canceled) || took != time.Second {
+				t.Errorf("the caller that commits: got %v after %v, want its context's error after its commit", err, took)
 			}
 		})
 		synctest.Wait()
-		if _, err := c.Do(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the caller's deadline", err)
+		if _, err := c.Do(ctx, 5); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the error of the caller's context", err)
 		}
 		wg.Wait()
 		for _, want := range []int{4, 5} {

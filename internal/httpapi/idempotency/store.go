@@ -66,6 +66,9 @@ type Store struct {
 	live  func(context.Context) ([]string, error)
 }
 
+// errCallerLeft is joined to the error of a batch whose lone caller reached its deadline.
+var errCallerLeft = errors.New("idempotency: the deadline of the caller")
+
 // change is one change of a row: a claim, or the end of a try.
 type change struct {
 	Record
@@ -90,7 +93,9 @@ func New(db *sqldb.DB, node string, live func(context.Context) ([]string, error)
 var batches = groupcommit.Options[change, claimed]{
 	MaxBatch: 256, // SQLite refuses conditions of 1000 terms
 	// Writing a batch again is safe, because Claim identifies the owner of a row.
-	Retry: func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
+	Retry: func(err error) bool {
+		return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) || errors.Is(err, errCallerLeft)
+	},
 	Split: sqldb.IsRowError,
 	// The function does nothing. But with an After, a batch waits for the callers that were just woken, and includes
 	// the responses of the previous batch.
@@ -181,9 +186,14 @@ func (s *Store) submit(ctx context.Context, c change) (claimed, error) {
 
 // commit writes a batch, the claims first, because the end of an abandoned claim may be in the same batch. Rows are
 // written in the order of their keys, so that batches of two nodes do not deadlock.
-func (s *Store) commit(ctx context.Context, changes []change) ([]claimed, error) {
-	ctx, stop := context.WithTimeout(ctx, batchTimeout)
+func (s *Store) commit(caller context.Context, changes []change) (out []claimed, err error) {
+	ctx, stop := context.WithTimeout(caller, batchTimeout)
 	defer stop()
+	defer func() {
+		if err != nil && caller.Err() != nil {
+			err = errors.Join(errCallerLeft, err)
+		}
+	}()
 	var claims, ends []int
 	for i := range changes {
 		if changes[i].end {
@@ -192,7 +202,7 @@ func (s *Store) commit(ctx context.Context, changes []change) ([]claimed, error)
 			claims = append(claims, i)
 		}
 	}
-	out := make([]claimed, len(changes))
+	out = make([]claimed, len(changes))
 	if len(claims) > 0 {
 		if err := s.claimAll(ctx, changes, claims, out); err != nil {
 			return nil, err
