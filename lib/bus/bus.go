@@ -41,8 +41,8 @@ type Config struct {
 	// own events by a random number. Two processes with one name, by mistake or after a restart, therefore still
 	// receive each other's events.
 	Node string
-	// Beat is the interval of reading the log; 0 means 100 ms. It bounds how long a lost message stays
-	// undetected.
+	// Beat is the interval of reading the log; 0 means 100 ms. While nobody calls [Bus.Seen], the interval grows to three
+	// times Beat. It bounds how long a lost message stays undetected.
 	Beat time.Duration
 	// Keep is the smallest number of events in the log; 0 means 10,000. A node that misses more events gets
 	// [Handler.Lost].
@@ -89,11 +89,14 @@ type Bus struct {
 	last    entry      // the last handled entry; empty before the first beat
 	waiting []message  // messages after a gap
 
-	page int // number of entries that the next command reads; only used by Run
+	page    int    // number of entries that the next command reads; only used by Run
+	clocked Moment // when the servers' clock was read; only used by Run
 
 	seen  atomic.Int64
 	era   atomic.Uint64
 	zero  atomic.Int64  // Unix ns of the servers at moment 0; 0 if unknown
+	used  atomic.Bool   // Seen was called since the last beat
+	rests atomic.Bool   // the next beat is later than after Config.Beat
 	up    chan struct{} // closed by the first successful beat
 	stats stats
 }
@@ -188,7 +191,14 @@ func Now() Moment { return Moment(time.Since(start)) + 1 }
 
 // Seen returns a recent moment. This node has handled all events that were in the log at that moment; 0 before the
 // first beat. It does not advance while Redis is unavailable.
-func (b *Bus) Seen() Moment { return Moment(b.seen.Load()) }
+func (b *Bus) Seen() Moment {
+	if !b.used.Load() {
+		if b.used.Store(true); b.rests.Load() {
+			b.requestBeat()
+		}
+	}
+	return Moment(b.seen.Load())
+}
 
 // Era changes when a server was restarted or failed over and may have lost the newest writes. It is the same on all
 // nodes, and 0 while unknown. [Handler.Lost] of each topic is called before [Bus.Seen] passes the change.

@@ -716,6 +716,54 @@ func TestRun_LeavesNoGoroutines(t *testing.T) {
 	})
 }
 
+func TestRun_BeatsLessOftenWhileUnused(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		b := New(server.Open(t), keys, Config{Node: "a"})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- b.Run(ctx, func() {}) }()
+		must(t, b.Wait(ctx))
+		commands := func(during func()) (reads, others int) {
+			before := server.Calls()
+			during()
+			for name, n := range server.Calls() {
+				if n -= before[name]; name == "xrange" {
+					reads += n
+				} else {
+					others += n
+				}
+			}
+			return reads, others
+		}
+		rest := func() { time.Sleep(30 * time.Second) }
+		if reads, others := commands(rest); reads > 102 || others > 125 {
+			t.Errorf("unused for 30 s: got %d reads and %d other commands, want a read each 300 ms and 4 others a second", reads, others)
+		}
+		time.Sleep(150 * time.Millisecond) // the next beat is not due
+		now := Now()
+		b.Seen()
+		if time.Sleep(10 * time.Millisecond); b.Seen() < now {
+			t.Error("a call of Seen after a rest does not request a beat")
+		}
+		use := func() {
+			for range 600 {
+				b.Seen()
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		if reads, others := commands(use); reads < 290 || others > 125 {
+			t.Errorf("used for 30 s: got %d reads and %d other commands, want a read each 100 ms and 4 others a second", reads, others)
+		}
+		server.Kill()
+		if time.Sleep(10 * time.Second); b.Stats().Failed < 90 {
+			t.Errorf("got %d beats without Redis in 10 s, want one each 100 ms", b.Stats().Failed)
+		}
+		cancel()
+		<-ended
+	})
+}
+
 func TestRun_ReadyAtOnceWithoutRedis(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()

@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Time returns the servers' time as of the last beat, exact to half a round trip, so that several nodes can compare
-// times of one clock. This node's own clock may be wrong, or be set while it runs; it is only used before the first
+// Time returns the servers' time as read within the last second, exact to half a round trip, so that several nodes can
+// compare times of one clock. This node's own clock may be wrong, or be set while it runs; it is only used before the first
 // beat. In a cluster the masters' clocks are assumed to agree.
 func (b *Bus) Time() time.Time {
 	if zero := b.zero.Load(); zero != 0 {

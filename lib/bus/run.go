@@ -23,6 +23,10 @@ const (
 	minBudget = 100 * time.Millisecond
 	// pause is the shortest time between two beats, including those that a gap requests.
 	pause = 2 * time.Millisecond
+	// restBeats is the longest interval of two beats while nobody calls Seen, in units of Config.Beat.
+	restBeats = 3
+	// clockInterval is the interval of reading the servers' clock.
+	clockInterval = Moment(time.Second)
 	// maxWaiting limits the messages that wait until the gap before them is filled; further messages are read from the
 	// log.
 	maxWaiting = 1000
@@ -40,7 +44,7 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 	})
 	defer listener.Wait()
 	ready()
-	failing := false
+	failing, interval := false, b.cfg.Beat
 	for {
 		err := b.beat(ctx)
 		if ctx.Err() != nil {
@@ -57,8 +61,13 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 			b.cfg.Log.Info("bus: event log read again")
 		}
 		failing = err != nil
+		b.rests.Store(true) // before used is read, so that no call of Seen is missed
+		if interval = min(2*interval, restBeats*b.cfg.Beat); b.used.Swap(false) || failing {
+			interval = b.cfg.Beat
+			b.rests.Store(false)
+		}
 		wait(ctx, pause, nil)
-		wait(ctx, b.cfg.Beat-pause, b.nudge)
+		wait(ctx, interval-pause, b.nudge)
 	}
 }
 
@@ -155,16 +164,19 @@ func (b *Bus) beat(ctx context.Context) error {
 	// The servers are identified after the log was read, which detects a server that took over before that.
 	asking, cancel := b.budget(ctx)
 	defer cancel()
-	print, err := b.db.Fingerprint(asking)
+	print, err := b.db.KnownFingerprint(asking)
 	if err != nil {
-		return err
-	}
-	if err := b.readClock(asking); err != nil {
 		return err
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(print))
 	era := h.Sum64() | 1 // never 0
+	if era != b.era.Load() || began-b.clocked >= clockInterval {
+		if err := b.readClock(asking); err != nil {
+			return err
+		}
+		b.clocked = began
+	}
 	if before := b.era.Swap(era); before != era && before != 0 {
 		b.mu.Lock()
 		b.lost("a server was restarted or replaced")

@@ -66,6 +66,34 @@ func (db *DB) Fingerprint(ctx context.Context) (string, error) {
 	return strings.Join(ids, " "), nil
 }
 
+// knownFor is how long [DB.KnownFingerprint] returns the same result.
+const knownFor = time.Second
+
+// knownPrint is a result of [DB.Fingerprint].
+type knownPrint struct {
+	ids      string
+	at       time.Time
+	connects uint64 // connections that were made before
+}
+
+// KnownFingerprint is [DB.Fingerprint] for frequent callers. With a single server, it returns a result of the last second
+// if no connection was made since then. A connection belongs to one run of a server, so earlier replies came from the
+// identified run. With several servers, a replica may take over while the connections stay, so they are always asked.
+func (db *DB) KnownFingerprint(ctx context.Context) (string, error) {
+	if db.mode != "standalone" && db.mode != "spawn" || db.via != nil {
+		return db.Fingerprint(ctx)
+	}
+	connects, now := db.nodes.connectsSoFar(), time.Now()
+	if known := db.known.Load(); known != nil && known.connects == connects && now.Sub(known.at) < knownFor {
+		return known.ids, nil
+	}
+	ids, err := db.Fingerprint(ctx)
+	if err == nil {
+		db.known.Store(&knownPrint{ids, now, connects})
+	}
+	return ids, err
+}
+
 // Ended returns how many connections to servers have ended so far. A connection belongs to one run of a server: if the
 // number is the same as before a call of [DB.Fingerprint], no server that replies was restarted since. It costs
 // nothing. The connections of [Wrap] are not known, so for them each call returns another number.

@@ -39,6 +39,7 @@ type DB struct {
 	stop   context.CancelFunc // ends the background work
 	done   sync.WaitGroup     // the background work
 
+	known  atomic.Pointer[knownPrint]
 	topics topics
 	stats  stats
 	hot    *hot // nil: not enabled

@@ -385,6 +385,12 @@ func (ns *nodes) count(s *Stats) {
 	}
 }
 
+func (ns *nodes) connectsSoFar() uint64 {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	return ns.connects
+}
+
 func (ns *nodes) isAway(addr string) bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()

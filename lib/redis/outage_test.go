@@ -172,6 +172,43 @@ func TestOutage_OnlyPersistedDataSurvives(t *testing.T) {
 	}
 }
 
+func TestKnownFingerprint_AsksOnceASecond(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		db := server.Open(t)
+		known := func() string {
+			t.Helper()
+			var err error
+			id := ""
+			eventually.True(t, "a fingerprint", func() bool { id, err = db.KnownFingerprint(t.Context()); return err == nil })
+			return id
+		}
+		known() // opens the connection
+		time.Sleep(2 * time.Second)
+		before := server.Calls()["info"]
+		first := known()
+		for range 99 {
+			if got := known(); got != first {
+				t.Errorf("got another fingerprint %q without a restart, want %q", got, first)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := server.Calls()["info"] - before; n < 18 || n > 22 { // two for each fingerprint
+			t.Errorf("got %d INFO in 10 s, want about 20", n)
+		}
+		known()
+		server.Restart()
+		restarted, err := db.Fingerprint(t.Context())
+		for err != nil {
+			time.Sleep(time.Millisecond)
+			restarted, err = db.Fingerprint(t.Context())
+		}
+		if got := known(); got != restarted || got == first {
+			t.Errorf("after a restart: got %q, want %q, which is not %q", got, restarted, first)
+		}
+	})
+}
+
 func TestOutage_HangingServerRespectsContexts(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()

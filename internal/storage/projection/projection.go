@@ -803,14 +803,21 @@ func (p *Projection[Change, State]) await(marks map[string]string, outage bool) 
 	}
 }
 
+// readMarks returns the marks, and the identity of the servers that returned them.
 func (p *Projection[Change, State]) readMarks(ctx context.Context) (identity string, marks map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
-	if identity, err = p.cfg.Redis.Fingerprint(ctx); err != nil {
-		return "", nil, err
+	identity = p.identity
+	for {
+		if marks, err = p.cfg.Applied.All(ctx, p.cfg.Redis); err != nil {
+			return "", nil, err
+		}
+		read, err := p.cfg.Redis.KnownFingerprint(ctx)
+		if err != nil || read == identity {
+			return read, marks, err
+		}
+		identity = read
 	}
-	marks, err = p.cfg.Applied.All(ctx, p.cfg.Redis)
-	return identity, marks, err
 }
 
 // A mark has two times in Unix ms: all of the node's rows before the first time are applied, and the second is the time

@@ -662,7 +662,8 @@ func testOwners(t *testing.T, db *redis.DB) {
 func testFingerprint(t *testing.T, db *redis.DB) {
 	a, err := db.Fingerprint(t.Context())
 	b, err2 := db.Fingerprint(t.Context())
-	if err := errors.Join(err, err2); err != nil || a == "" || a != b {
-		t.Errorf("fingerprints %q and %q, %v; want the same", a, b, err)
+	c, err3 := db.KnownFingerprint(t.Context())
+	if err := errors.Join(err, err2, err3); err != nil || a == "" || a != b || a != c {
+		t.Errorf("fingerprints %q, %q and %q, %v; want the same", a, b, c, err)
 	}
 }
