@@ -41,7 +41,7 @@ type Config struct {
 	// own events by a random number. Two processes with one name, by mistake or after a restart, therefore still
 	// receive each other's events.
 	Node string
-	// Beat is the interval of reading the log; 0 means 100 ms. While nobody calls [Bus.Seen], the interval grows to three
+	// Beat is the interval of reading the log; 0 means 100 ms. Without calls of [Bus.Seen], the interval grows to three
 	// times Beat. It bounds how long a lost message stays undetected.
 	Beat time.Duration
 	// Keep is the smallest number of events in the log; 0 means 10,000. A node that misses more events gets

@@ -16,14 +16,15 @@
 // publishes it together with the id of the event before it. A node whose last event is another one has missed
 // something, and reads the log at once.
 //
-// The beat detects a lost message with no message after it: every 100 ms, or 300 ms while nobody calls [Bus.Seen], a node
-// reads the log from the last event that it handled. If the log still begins with that event, the entries after it are all that was missed. If not, the log
-// was trimmed, emptied or replaced, and the missed events cannot be known. The bus then calls [Handler.Lost] of every
-// topic and continues from the end of the log. Lost is not an error but part of the guarantee: an event is handled, or
-// covered by a later Lost.
+// The beat detects a lost message with no message after it: every 100 ms, or 300 ms without calls of [Bus.Seen], a node
+// reads the log from the last event that it handled. If the log still begins with that event, the entries after it are
+// all that was missed. If not, the log was trimmed, emptied or replaced, and the missed events cannot be known. The bus
+// then calls [Handler.Lost] of every topic and continues from the end of the log. Lost is not an error but part of the
+// guarantee: an event is handled, or covered by a later Lost.
 //
-// The beat then identifies the servers, see [redis.DB.KnownFingerprint]. If a server was restarted or a replica took over, the newest events may
-// be missing from the log, and so may other keys: the bus calls Lost again, and [Bus.Era] changes.
+// The beat then identifies the servers, see [redis.DB.KnownFingerprint]. If a server was restarted or a replica took
+// over, the newest events may be missing from the log, and so may other keys: the bus calls Lost again, and [Bus.Era]
+// changes.
 //
 // # Freshness
 //
@@ -57,6 +58,6 @@
 // at the median, and 0.3 ms at p99. Publish takes 0.12 ms alone, and many callers reach 25,000 a second; it needs 29 µs
 // of the server's time. Pass takes half as long, and less than 1 µs of the server's time for the message itself. A beat
 // takes 0.15 ms, or 0.5 ms on a cluster of three, and 16 µs of the server's time: ten a second on 100 nodes are 2 % of
-// a server. At most once a second, a beat also costs an INFO and a TIME. An event with four bytes of data takes 34 bytes in the log. The embedded server, which has no other nodes,
-// runs the script in a millisecond.
+// a server. At most once a second, a beat of a single server also costs two INFO and a TIME. An event with four bytes of
+// data takes 34 bytes in the log. The embedded server, which has no other nodes, runs the script in a millisecond.
 package bus

@@ -23,7 +23,7 @@ const (
 	minBudget = 100 * time.Millisecond
 	// pause is the shortest time between two beats, including those that a gap requests.
 	pause = 2 * time.Millisecond
-	// restBeats is the longest interval of two beats while nobody calls Seen, in units of Config.Beat.
+	// restBeats is the longest interval of two beats without calls of Seen, in units of Config.Beat.
 	restBeats = 3
 	// clockInterval is the interval of reading the servers' clock.
 	clockInterval = Moment(time.Second)

@@ -14,7 +14,7 @@ import (
 func (bs *Boards) Jobs() []worker.Job {
 	sweep := worker.Job{Name: "checkin.sweep", Singleton: true, Run: bs.Sweep}
 	if bs.kind == Compact {
-		sweep.Every = time.Second // it folds in new moves
+		sweep.Every = 5 * time.Second // it folds in new moves, which reads include in any case
 	} else {
 		// Reads remove dead streaks themselves. This job saves that work for the first reader after a midnight.
 		sweep.Next = func(now time.Time) time.Time { return nextQuarter(now).Add(time.Second) }
