@@ -559,3 +559,24 @@ func TestLatest_FollowsOnlyNextStep(t *testing.T) {
 		t.Errorf("%d messages from %d to %d, of %d", n, got.messages[0].seq, got.messages[n-1].seq, got.seq)
 	}
 }
+
+// Redis may have some more messages than the latest ones. A state does not name the hidden ones among them.
+func TestLatest_ShowsNoHiddenMessage(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	ctx, who := t.Context(), w.join(2)
+	ann, bob := who[0], who[1]
+	for range 3 {
+		w.mustSend(bob, ann, "early")
+	}
+	w.must(w.Hide(ctx, ann, With(bob), 2))
+	w.listed(ann)
+	w.wantReads(ann, bob, "early", "early")
+	for range maxLatest {
+		w.mustSend(bob, ann, "late")
+		list, err := w.List(ctx, ann, With(bob), Range{Before: 4, Limit: 10})
+		w.must(err)
+		if n := len(list.Messages); n != 2 {
+			t.Fatalf("%d of the first three messages are shown behind message %d, want 2", n, list.Seq)
+		}
+	}
+}

@@ -294,7 +294,8 @@ func readState(user accounts.ID, kind int, replies []keyspace.Reply) (st state, 
 	return h.withOwnPart(st), nil
 }
 
-// readLatest reads the latest messages of a conversation. The result is empty if Redis does not have them.
+// readLatest reads the latest messages of a conversation. The result is empty if Redis does not have them. It omits those
+// before the latest maxLatest, because a state names no hidden messages among them.
 func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err error) {
 	items, err := reply.Items()
 	if err != nil || len(items) == 0 {
@@ -303,7 +304,7 @@ func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err erro
 	if _, err := fmt.Sscanf(items[0].Str, "%d %d", &got.seq, &got.rev); err != nil {
 		return got, fmt.Errorf("the latest messages of a chat in Redis: %.40q: %w", items[0].Str, err)
 	}
-	for _, item := range items[1:] {
+	for _, item := range items[max(1, len(items)-maxLatest):] {
 		var k storedMessage
 		if err := json.Unmarshal([]byte(item.Str), &k); err != nil {
 			return got, fmt.Errorf("a message in Redis: %w", err)
