@@ -229,9 +229,11 @@ func (c *Committer[Req, Res]) run(ctx context.Context, batch []*call[Req, Res], 
 	}
 	began := time.Now()
 	results, errs := c.write(ctx, reqs)
-	if errs != nil && ctx.Err() != nil && c.o.Retry(errs[0]) {
-		batch[0].err = errs[0]
-		return false
+	if errs != nil {
+		if again, ok := errors.AsType[retriedLater](errs[0]); ok {
+			batch[0].err = again.error
+			return false
+		}
 	}
 	if errs != nil && batch[0].err != nil { // the first run may have committed, which the last error does not show
 		errs[0] = errors.Join(batch[0].err, errs[0])
@@ -388,16 +390,24 @@ func (c *Committer[Req, Res]) attempt(ctx context.Context, reqs []Req) (results 
 		if err == nil {
 			return results, nil
 		}
-		if n == attempts || !c.o.Retry(err) || ctx.Err() != nil {
-			if before != nil { // an earlier attempt may have committed, which the last error does not show
-				err = errors.Join(append(before, err)...)
-			}
-			return results, err
+		retry := n < attempts && c.o.Retry(err)
+		if retry && ctx.Err() == nil {
+			before = append(before, err)
+			time.Sleep(rand.N(longestPause * time.Duration(n) / attempts))
+			continue
 		}
-		before = append(before, err)
-		time.Sleep(rand.N(longestPause * time.Duration(n) / attempts))
+		if before != nil { // an earlier attempt may have committed, which the last error does not show
+			err = errors.Join(append(before, err)...)
+		}
+		if retry {
+			err = retriedLater{err}
+		}
+		return results, err
 	}
 }
+
+// retriedLater is the error of a batch whose context has ended, and whose last attempt may be retried.
+type retriedLater struct{ error }
 
 func (c *Committer[Req, Res]) guarded(ctx context.Context, reqs []Req) (results []Res, err error) {
 	defer func() {

@@ -262,6 +262,41 @@ func TestDo_LoneCallerReturnsAtItsDeadline(t *testing.T) {
 	})
 }
 
+// A retried batch whose outcome is unknown at the deadline of its lone caller is not written again, if Retry refuses that
+// outcome.
+func TestDo_UnknownOutcomeAtTheDeadlineIsNotRetried(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		errDeadlock, errLost := errors.New("deadlock"), errors.New("outcome unknown")
+		var committed []int
+		var failed error
+		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
+			if committed == nil {
+				committed = []int{}
+				return nil, errDeadlock
+			}
+			committed = append(committed, reqs...)
+			if _, limited := ctx.Deadline(); limited { // the response is lost
+				<-ctx.Done()
+				return nil, errLost
+			}
+			return double(ctx, reqs)
+		}, options{
+			Retry:  func(err error) bool { return errors.Is(err, errDeadlock) },
+			Failed: func(_ int, err error) { failed = err },
+		})
+		synctest.Wait()
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		if _, err := c.Do(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the caller's deadline", err)
+		}
+		synctest.Wait()
+		if !slices.Equal(committed, []int{1}) || !errors.Is(failed, errLost) {
+			t.Errorf("committed %v, and Failed got %v; want one commit with an unknown outcome", committed, failed)
+		}
+	})
+}
+
 // slowFirst is an After that takes an hour for request 0 and nothing for others.
 func slowFirst(_ context.Context, reqs []int, _ []string) {
 	if reqs[0] == 0 {
