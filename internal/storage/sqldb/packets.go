@@ -62,7 +62,8 @@ func (w *waiting) add(statement string) {
 }
 
 // send calls fn with the waiting statements and the next one, which may be empty. If the start of the transaction or a
-// statement of an ExecLater may have failed, all later statements return that error.
+// statement of an ExecLater may have failed, or the server has ended the transaction, all later statements return that
+// error.
 func (w *waiting) send(statement string, fn func(packet string) error) error {
 	if w.lost != nil {
 		return w.lost
@@ -83,7 +84,7 @@ func (w *waiting) send(statement string, fn func(packet string) error) error {
 	if !w.begun {
 		w.begun, unsure = true, unsure || !IsRowError(err) && !IsLocked(err) // those are never errors of the start
 	}
-	if err != nil && unsure {
+	if err != nil && (unsure || isConflict(err)) {
 		w.lost = err
 	}
 	if !errors.Is(err, driver.ErrBadConn) {

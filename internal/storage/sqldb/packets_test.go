@@ -138,6 +138,27 @@ func TestTx_NoStatementRunsWithoutItsStart(t *testing.T) {
 	}
 }
 
+// A deadlock ends the transaction on the server. A statement behind it would be committed alone.
+func TestTx_NoStatementRunsBehindAConflict(t *testing.T) {
+	db := sqldbtest.Open(t, sqldb.Config{URL: sqldbtest.Server(t).URL, MaxConns: 1})
+	exec(t, db, createThings)
+	exec(t, db, "CREATE PROCEDURE lose() BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock'; END")
+	runs := 0
+	must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := insert(ctx, tx, "a", "a"); err != nil {
+			return err
+		}
+		if runs++; runs == 1 {
+			_, _ = tx.ExecContext(ctx, "CALL lose()")
+			_ = insert(ctx, tx, "b", "alone")
+		}
+		return nil
+	}))
+	if got := names(t, db); runs != 2 || !slices.Equal(got, []string{"a"}) {
+		t.Errorf("it ran %d times and committed %q, want 2 and one row", runs, got)
+	}
+}
+
 // The server refuses the start of a transaction, because it became a replica, and the driver closes the connection. A new
 // connection may lead to the new primary.
 func TestTx_RefusedStartIsTriedOnAnotherConnection(t *testing.T) {
