@@ -36,17 +36,17 @@ var (
 		keyspace.Expire(chatsTTL),
 		keyspace.Doc{Purpose: "the numbers of a user's unread messages", MaxBytes: 1 << 20, Together: scriptKeys})
 
-	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
+	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_states:{{uid}}",
 		keyspace.HashOf("chat → versions of its three parts, place, change, unread, muted, and marks, settings, messages that need no reading "+
 			"and newest message as JSON; the empty field: all chats are here"),
 		keyspace.Expire(chatsTTL),
-		keyspace.Doc{Purpose: "the chats in a user's list", MaxBytes: 16 << 20, Version: 3, Together: scriptKeys})
+		keyspace.Doc{Purpose: "the chats in a user's list", MaxBytes: 16 << 20, Together: scriptKeys})
 
-	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_chats:{{uid}}",
+	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_states:{{uid}}",
 		keyspace.HashOf("chat of a group → 0, version, 0, and the user's marks and settings as JSON"),
 		keyspace.Expire(chatsTTL),
-		keyspace.Doc{Purpose: "a user's own parts of groups' chats; the empty field of user:chats has their number", MaxBytes: 1 << 20,
-			Version: 2, Together: scriptKeys})
+		keyspace.Doc{Purpose: "a user's own parts of groups' chats; the empty field of user:chat_states has their number", MaxBytes: 1 << 20,
+			Together: scriptKeys})
 
 	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}",
 		keyspace.BytesOf("version, and seq, rev, messages that need no reading and newest message as JSON"),
