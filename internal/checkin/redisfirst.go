@@ -109,12 +109,13 @@ func (l *streamLog) publish(ctx context.Context, rows []request) error {
 	return l.stream.PublishReplicated(ctx, l.replicas, queue.Message{Topic: TopicPersist, Payload: payload})
 }
 
-// withSQL bounds the time of fn. It returns ErrStore without calling fn for a moment after SQL was away.
-func (l *streamLog) withSQL(ctx context.Context, fn func(context.Context) error) error {
+// withSQL bounds the time of fn. It returns ErrStore without calling fn for a moment after SQL was away. The end of caller
+// does not show that SQL is away.
+func (l *streamLog) withSQL(caller context.Context, fn func(context.Context) error) error {
 	if time.Now().UnixMilli() < l.sqlUntil.Load() {
 		return ErrStore
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.sqlTime, sqlBudget))
+	ctx, cancel := context.WithTimeout(caller, cmp.Or(l.sqlTime, sqlBudget))
 	defer cancel()
 	err := undeadlocked(func() error { return fn(ctx) })
 	if errors.Is(err, redis.ErrUnavailable) {
@@ -124,7 +125,7 @@ func (l *streamLog) withSQL(ctx context.Context, fn func(context.Context) error)
 	if err = asKind(err); err != nil && ctx.Err() != nil {
 		err = errors.Join(ErrStore, err)
 	}
-	if errors.Is(err, ErrStore) && !deadlock {
+	if errors.Is(err, ErrStore) && !deadlock && caller.Err() == nil {
 		l.sqlUntil.Store(time.Now().Add(sqlPause).UnixMilli())
 	}
 	return err

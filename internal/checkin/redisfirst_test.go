@@ -241,6 +241,21 @@ func TestRedisFirst_RetriesDeadlockDuringRequest(t *testing.T) {
 	}
 }
 
+// A lone caller commits its own batch, which ends at its deadline.
+func TestRedisFirst_DeadlineOfOneCallerDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	l, asked := &streamLog{}, 0
+	ctx, stop := context.WithDeadline(t.Context(), time.Now())
+	defer stop()
+	err := l.withSQL(ctx, func(ctx context.Context) error { return ctx.Err() })
+	if !errors.Is(err, ErrStore) {
+		t.Errorf("got %v, want %v", err, ErrStore)
+	}
+	if err := l.withSQL(t.Context(), func(context.Context) error { asked++; return nil }); err != nil || asked != 1 {
+		t.Errorf("the next caller: got %v after %d statements, want one", err, asked)
+	}
+}
+
 func TestRedisFirst_WorksWhileSQLUnavailable(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
