@@ -140,7 +140,7 @@ func (s *session) QueryContext(ctx context.Context, query string, args []driver.
 		rows, err = s.driverConn.QueryContext(own, packet, args)
 		return err
 	})
-	return boundRows(own, cancel, bounded, rows, err)
+	return s.boundRows(own, cancel, bounded, rows, err)
 }
 
 // PrepareContext implements [driver.ConnPrepareContext].
@@ -179,6 +179,7 @@ func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (d
 	own, cancel, bounded := s.on.limited(ctx)
 	defer cancel()
 	res, err := s.driverStmt.ExecContext(own, args)
+	s.on.waiting.ended(err)
 	return res, unanswered(own, bounded, err)
 }
 
@@ -189,7 +190,7 @@ func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (
 	}
 	own, cancel, bounded := s.on.limited(ctx)
 	rows, err := s.driverStmt.QueryContext(own, args)
-	return boundRows(own, cancel, bounded, rows, err)
+	return s.on.boundRows(own, cancel, bounded, rows, err)
 }
 
 // driverRows lists the interfaces of driver rows that database/sql uses.
@@ -201,25 +202,36 @@ type driverRows interface {
 	driver.RowsColumnTypeScanType
 }
 
-// rows are the rows of a bounded statement. Close ends the statement.
+// rows are the rows of a statement. Close ends the statement.
 type rows struct {
 	driverRows
-	ctx    context.Context //nolint:containedctx // of the statement
-	cancel context.CancelFunc
+	on      *session
+	ctx     context.Context //nolint:containedctx // of the statement
+	cancel  context.CancelFunc
+	bounded bool // see [session.limited]
 }
 
 // boundRows wraps the rows of a statement, so that Close releases the context of the statement.
-func boundRows(ctx context.Context, cancel context.CancelFunc, bounded bool, got driver.Rows, err error) (driver.Rows, error) {
-	if err != nil || !bounded {
+func (s *session) boundRows(ctx context.Context, cancel context.CancelFunc, bounded bool, got driver.Rows, err error) (driver.Rows, error) {
+	if err != nil {
 		defer cancel()
 		return got, unanswered(ctx, bounded, err)
 	}
-	return rows{got.(driverRows), ctx, cancel}, nil
+	return rows{got.(driverRows), s, ctx, cancel, bounded}, nil
 }
 
 // Next implements [driver.Rows].
 func (r rows) Next(dest []driver.Value) error {
-	return unanswered(r.ctx, true, r.driverRows.Next(dest))
+	err := r.driverRows.Next(dest)
+	r.on.waiting.ended(err)
+	return unanswered(r.ctx, r.bounded, err)
+}
+
+// NextResultSet implements [driver.RowsNextResultSet].
+func (r rows) NextResultSet() error {
+	err := r.driverRows.NextResultSet()
+	r.on.waiting.ended(err)
+	return err
 }
 
 // Close implements [driver.Rows].

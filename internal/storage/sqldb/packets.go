@@ -84,13 +84,21 @@ func (w *waiting) send(statement string, fn func(packet string) error) error {
 	if !w.begun {
 		w.begun, unsure = true, unsure || !IsRowError(err) && !IsLocked(err) // those are never errors of the start
 	}
-	if err != nil && (unsure || isConflict(err)) {
+	if err != nil && unsure {
 		w.lost = err
 	}
+	w.ended(err)
 	if !errors.Is(err, driver.ErrBadConn) {
 		w.start.reached = true
 	}
 	return err
+}
+
+// ended remembers err if the server has ended the transaction with it, because a later statement would be committed alone.
+func (w *waiting) ended(err error) {
+	if w.start != nil && isConflict(err) {
+		w.lost = err
+	}
 }
 
 // flush sends the waiting statements alone, before a statement that cannot share a packet: one with arguments, or a

@@ -3,6 +3,7 @@ package sqldb_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -142,20 +143,42 @@ func TestTx_NoStatementRunsWithoutItsStart(t *testing.T) {
 func TestTx_NoStatementRunsBehindAConflict(t *testing.T) {
 	db := sqldbtest.Open(t, sqldb.Config{URL: sqldbtest.Server(t).URL, MaxConns: 1})
 	exec(t, db, createThings)
-	exec(t, db, "CREATE PROCEDURE lose() BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock'; END")
-	runs := 0
-	must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := insert(ctx, tx, "a", "a"); err != nil {
-			return err
+	const lose = " BEGIN %s ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock'; END"
+	exec(t, db, "CREATE PROCEDURE lose()"+fmt.Sprintf(lose, ""))
+	exec(t, db, "CREATE PROCEDURE lose_rows()"+fmt.Sprintf(lose, "SELECT 1;"))
+	for name, conflict := range map[string]func(ctx context.Context, tx *sqldb.Tx){
+		"a write": func(ctx context.Context, tx *sqldb.Tx) { _, _ = tx.ExecContext(ctx, "CALL lose()") },
+		"a read":  func(ctx context.Context, tx *sqldb.Tx) { _ = tx.QueryRowContext(ctx, "CALL lose()").Err() },
+		"prepared": func(ctx context.Context, tx *sqldb.Tx) {
+			stmt, err := tx.SQL().PrepareContext(ctx, "CALL lose()")
+			must(t, err)
+			_, _ = stmt.ExecContext(ctx)
+		},
+		"rows": func(ctx context.Context, tx *sqldb.Tx) {
+			rows, err := tx.QueryContext(ctx, "CALL lose_rows()")
+			must(t, err)
+			for rows.Next() || rows.NextResultSet() {
+			}
+			if !sqldb.IsRetryable(rows.Err()) || rows.Close() != nil {
+				t.Errorf("the rows ended with %v, want a conflict", rows.Err())
+			}
+		},
+	} {
+		runs := 0
+		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := insert(ctx, tx, name, name); err != nil {
+				return err
+			}
+			if runs++; runs == 1 {
+				conflict(ctx, tx)
+				_ = insert(ctx, tx, "b", "alone")
+			}
+			return nil
+		}))
+		if got := names(t, db); runs != 2 || !slices.Equal(got, []string{name}) {
+			t.Errorf("%s: it ran %d times and committed %q, want 2 and one row", name, runs, got)
 		}
-		if runs++; runs == 1 {
-			_, _ = tx.ExecContext(ctx, "CALL lose()")
-			_ = insert(ctx, tx, "b", "alone")
-		}
-		return nil
-	}))
-	if got := names(t, db); runs != 2 || !slices.Equal(got, []string{"a"}) {
-		t.Errorf("it ran %d times and committed %q, want 2 and one row", runs, got)
+		exec(t, db, "DELETE FROM things")
 	}
 }
 
