@@ -58,6 +58,7 @@ func (s *Service) computeIn(ctx context.Context, q sqldb.Querier, changes []chan
 	var out []derivedState
 	var directIDs, groupIDs []ConversationID
 	var rows []conversation // of groups
+	var views []view        // of chats of two
 	users := map[memberKey]bool{}
 	for _, c := range changes {
 		for _, u := range c.users {
@@ -71,6 +72,8 @@ func (s *Service) computeIn(ctx context.Context, q sqldb.Querier, changes []chan
 		out = append(out, derivedState{change: c})
 		row, known := locked[c.conv]
 		switch {
+		case c.kind != group && known:
+			views = append(views, row.views()...)
 		case c.kind != group:
 			directIDs = append(directIDs, c.conv)
 		case known:
@@ -83,18 +86,18 @@ func (s *Service) computeIn(ctx context.Context, q sqldb.Querier, changes []chan
 		slices.SortStableFunc(out[i].steps, step.compare)
 	}
 	known := newest(changes)
-	others, err := s.sql.conversations(ctx, groupIDs)
+	unlocked, err := s.sql.conversations(ctx, groupIDs)
 	if err != nil {
 		return nil, err
 	}
-	heads, err := s.heads(ctx, q, append(rows, others...), known)
+	heads, err := s.heads(ctx, q, append(rows, unlocked...), known)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range heads {
 		out[at[h.id]].head = &h
 	}
-	views, err := s.sql.viewsOf(ctx, q, directIDs)
+	others, err := s.sql.viewsOf(ctx, q, directIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,7 @@ func (s *Service) computeIn(ctx context.Context, q sqldb.Querier, changes []chan
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.sql.states(ctx, q, append(views, own...), known)
+	states, err := s.sql.states(ctx, q, slices.Concat(views, others, own), known)
 	for _, st := range states {
 		i := at[st.id]
 		out[i].members = append(out[i].members, st)

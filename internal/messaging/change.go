@@ -77,8 +77,14 @@ func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user accounts.ID, ch
 	if err != nil {
 		return v, err
 	}
-	if _, err := s.sql.lock(ctx, tx, []ConversationID{v.id}); err != nil {
+	found, err := s.sql.lockWithViews(ctx, tx, []ConversationID{v.id})
+	if err != nil {
 		return v, err
+	}
+	for _, locked := range found[v.id].lockedViews {
+		if locked.me.user == user {
+			return locked, nil
+		}
 	}
 	return s.sql.view(ctx, tx, user, chat)
 }

@@ -211,3 +211,43 @@ func TestMark_LostResponseIsRecheckedAndPublished(t *testing.T) {
 		return maps.Clone(received)
 	})
 }
+
+func TestLock_ReadsNoMembersOfGroups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 }), redistest.Open(t, "embedded"), Settings{})
+	var list []ConversationID
+	w.must(w.sql.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		for i := range 8 {
+			c := conversation{id: ids.New[conversation](), kind: direct, seq: 1}
+			members := make([]member, 2)
+			if i%2 != 0 {
+				c.kind, members = group, make([]member, 400)
+			}
+			if _, err := tx.ExecContext(ctx, w.sql.newConversations.For(1), c.row()...); err != nil {
+				return err
+			}
+			for i := range members {
+				members[i] = member{user: ids.New[accounts.User](), conv: c.id}
+			}
+			if _, err := tx.ExecContext(ctx, w.sql.newMembers.For(len(members)), memberRows(members)...); err != nil {
+				return err
+			}
+			list = append(list, c.id)
+		}
+		return nil
+	}))
+	n := sqldbtest.RowsRead(t, w.sql.db, func() {
+		w.must(w.sql.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			found, err := w.sql.lockWithViews(ctx, tx, list)
+			for i, id := range list {
+				if want := 2 - 2*(i%2); len(found[id].lockedViews) != want {
+					t.Errorf("conversation %d: got %d views, want %d", i, len(found[id].lockedViews), want)
+				}
+			}
+			return err
+		}))
+	})
+	if n > 100 {
+		t.Errorf("the locks of 8 conversations, four of them groups of 400, read %d rows, want at most 100", n)
+	}
+}

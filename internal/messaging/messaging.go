@@ -75,6 +75,8 @@ type conversation struct {
 	sent    [2]int64 // in a chat of two, the newest messages of the user with the lower id and of the other one
 
 	uncounted numbers // of the latest messages, the ones that no member needs to read
+
+	lockedViews []view // of both users of a locked chat of two, before the changes of the transaction
 }
 
 // member is a user's row in a conversation.

@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg Config) *Service {
 	})
 	cache.Drops(cfg.Caches, SettingsChanged, s.settings)
 	s.messages, s.movedMarks, s.loader = newCommitter(s), newMarker(s), newLoader(s)
-	s.locks = sqldb.NewLocks(s.sql.lock, s.sql.lockFree)
+	s.locks = sqldb.NewLocks(s.sql.lockWithViews, s.sql.lockFree)
 	cfg.Files.Serve(s)
 	cfg.Groups.Follow(s)
 	return s

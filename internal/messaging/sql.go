@@ -145,14 +145,23 @@ func scanConversation(rows *sql.Rows) (c conversation, err error) {
 
 // lock locks conversations until tx ends, in the order of their ids.
 func (s *sqlStore) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (map[ConversationID]conversation, error) {
-	return s.selectForLock(ctx, tx, list, tx.Dialect().ForUpdate())
+	found := make(map[ConversationID]conversation, len(list))
+	return found, tx.Queries(ctx, lockQuery(tx, list, tx.Dialect().ForUpdate(), found))
 }
 
-// lockFree is lock for the conversations that no other transaction has locked. It also returns the existing locked
-// ones, in the order of their ids.
+// lockWithViews is lock, and also reads the views of the users of two.
+func (s *sqlStore) lockWithViews(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (map[ConversationID]conversation, error) {
+	found := make(map[ConversationID]conversation, len(list))
+	return found, tx.Queries(ctx, lockQuery(tx, list, tx.Dialect().ForUpdate(), found), lockedViewsQuery(tx, list, found))
+}
+
+// lockFree is lockWithViews for the conversations that no other transaction has locked. It also returns the existing
+// locked ones, in the order of their ids.
 func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx,
 	list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
-	if found, err = s.selectForLock(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
+	found = make(map[ConversationID]conversation, len(list))
+	err = tx.Queries(ctx, lockQuery(tx, list, tx.Dialect().SkipLocked(), found), lockedViewsQuery(tx, list, found))
+	if err != nil || len(found) == len(list) {
 		return found, nil, err
 	}
 	rest := slices.DeleteFunc(slices.Clone(list), func(id ConversationID) bool { _, ok := found[id]; return ok })
@@ -161,16 +170,35 @@ func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx,
 	return found, locked, err
 }
 
-func (s *sqlStore) selectForLock(ctx context.Context, tx *sqldb.Tx, list []ConversationID,
-	clause string) (map[ConversationID]conversation, error) {
-	found := make(map[ConversationID]conversation, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByIndex("PRIMARY")+
-		" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
-	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		c, err := scanConversation(rows)
-		found[c.id] = c
-		return err
-	})
+// lockQuery locks conversations and adds their rows to found.
+func lockQuery(tx *sqldb.Tx, list []ConversationID, clause string, found map[ConversationID]conversation) sqldb.Query {
+	return sqldb.Query{
+		Text: "SELECT " + conversationColumns + " FROM conversations" + tx.Dialect().ByIndex("PRIMARY") + " WHERE id IN (?) ORDER BY id" + clause,
+		Args: []any{bun.List(list)},
+		Scan: func(rows *sql.Rows) error {
+			c, err := scanConversation(rows)
+			found[c.id] = c
+			return err
+		},
+	}
+}
+
+// lockedViewsQuery adds the views of the users of two to the conversations in found. In this order of tables it reads no
+// members of groups.
+func lockedViewsQuery(tx *sqldb.Tx, list []ConversationID, found map[ConversationID]conversation) sqldb.Query {
+	return sqldb.Query{
+		Text: "SELECT " + viewColumns + " FROM conversations c" + tx.Dialect().ByIndex("PRIMARY") + tx.Dialect().JoinInOrder() +
+			"chat_members m ON m.conversation = c.id" + otherMember + "WHERE c.id IN (?) AND c.kind = ?",
+		Args: []any{bun.List(list), direct},
+		Scan: func(rows *sql.Rows) error {
+			v, err := scanView(rows)
+			if c, locked := found[v.id]; locked {
+				c.lockedViews = append(c.lockedViews, v)
+				found[v.id] = c
+			}
+			return err
+		},
+	}
 }
 
 const messageColumns = "conversation, seq, id, sender, client_id, hash, body, reply, at, edited, recalled, rev"
@@ -272,7 +300,10 @@ type view struct {
 const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, c.uncounted, c.low_sent, c.high_sent, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
 	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.marked, 0), COALESCE(o.version, 9007199254740991)` // no row of the other user is the newest one: it was erased
 
-const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
+const (
+	otherMember = " LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer "
+	viewTables  = " FROM chat_members m JOIN conversations c ON c.id = m.conversation" + otherMember
+)
 
 func scanView(rows *sql.Rows) (v view, err error) {
 	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.uncounted, &v.sent[0], &v.sent[1], &v.me.user,
@@ -281,6 +312,16 @@ func scanView(rows *sql.Rows) (v view, err error) {
 	v.me.conv = v.id
 	v.raiseMarks()
 	return v, err
+}
+
+// views returns the views of both users of a locked chat of two.
+func (c conversation) views() (all []view) {
+	for _, v := range c.lockedViews {
+		v.conversation = c // the transaction may have changed it
+		v.raiseMarks()
+		all = append(all, v)
+	}
+	return all
 }
 
 // raiseMarks moves the marks of both users of two to their own newest messages. Their rows do not store these marks.

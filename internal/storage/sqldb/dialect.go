@@ -65,6 +65,14 @@ func (d Dialect) ByIndex(name string) string {
 	return " FORCE INDEX (" + name + ")"
 }
 
+// JoinInOrder returns the keyword of an inner join whose left table the engine reads first.
+func (d Dialect) JoinInOrder() string {
+	if d == SQLite {
+		return " CROSS JOIN "
+	}
+	return " STRAIGHT_JOIN "
+}
+
 // Upsert is an INSERT of many rows that defines what happens to rows whose key exists. Names are copied into the text
 // unquoted.
 type Upsert struct {

@@ -234,6 +234,11 @@ func (r rows) NextResultSet() error {
 	return err
 }
 
+// NextResultSet implements [driver.RowsNextResultSet].
+func (r rows) NextResultSet() error {
+	return unanswered(r.ctx, true, r.driverRows.NextResultSet())
+}
+
 // Close implements [driver.Rows].
 func (r rows) Close() error {
 	defer r.cancel()

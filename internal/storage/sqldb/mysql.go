@@ -83,6 +83,7 @@ func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
 	db.w = bun.NewDB(pool, mysqldialect.New())
 	db.r = db.w
 	db.turns = newTurns(conns)
+	db.packets = mc.MultiStatements
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -41,6 +43,50 @@ type (
 func (tx *Tx) ExecLater(ctx context.Context, query string, args ...any) error {
 	_, err := tx.bun.ExecContext(context.WithValue(ctx, laterKey{}, true), query, args...)
 	return err
+}
+
+// Query is a query of [Tx.Queries].
+type Query struct {
+	Text string
+	Args []any
+	Scan func(rows *sql.Rows) error // gets each row
+}
+
+// Queries executes queries in their order. On MySQL and MariaDB they share a packet.
+func (tx *Tx) Queries(ctx context.Context, queries ...Query) error {
+	if !tx.db.packets {
+		for _, q := range queries {
+			rows, err := tx.QueryContext(ctx, q.Text, q.Args...)
+			if err := Each(rows, err, q.Scan); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var texts []string
+	var args []any
+	for _, q := range queries {
+		texts, args = append(texts, q.Text), append(args, q.Args...)
+	}
+	rows, err := tx.QueryContext(ctx, strings.Join(texts, "; "), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for i, q := range queries {
+		if i > 0 && !rows.NextResultSet() {
+			return cmp.Or(rows.Err(), errors.New("sqldb: a query has no result"))
+		}
+		for rows.Next() {
+			if err := q.Scan(rows); err != nil {
+				return err
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waiting are the statements of a transaction that are not sent yet.

@@ -2,12 +2,15 @@ package sqldb_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
@@ -49,6 +52,25 @@ func TestTx_StatementsSharePackets(t *testing.T) {
 				t.Errorf("the read sees %d rows, want 5", n)
 			}
 			return err
+		}},
+		{"several queries", 3, 7, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := insertLater(ctx, tx, "h", "h"); err != nil {
+				return err
+			}
+			var got []string
+			query := func(text string, args ...any) sqldb.Query {
+				return sqldb.Query{Text: text, Args: args, Scan: func(rows *sql.Rows) error {
+					got = append(got, "")
+					return rows.Scan(&got[len(got)-1])
+				}}
+			}
+			err := tx.Queries(ctx, query("SELECT id FROM things WHERE id IN (?) ORDER BY id", bun.List([]string{"e", "h"})),
+				query("SELECT id FROM things WHERE id = ?", "none"), query("SELECT name FROM things WHERE id = ?", "c"))
+			if want := []string{"e", "h", "c"}; !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			_, deleted := tx.ExecContext(ctx, "DELETE FROM things WHERE id = ?", "h")
+			return errors.Join(err, deleted)
 		}},
 		{"arguments for the driver", 4, 5, func(ctx context.Context, tx *sqldb.Tx) error {
 			if err := insertLater(ctx, tx, "f", "what?"); err != nil {

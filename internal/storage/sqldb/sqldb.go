@@ -59,6 +59,7 @@ type DB struct {
 	log     *slog.Logger
 	outage  outage
 	turns   turns
+	packets bool // a packet to the server may have several statements
 
 	mu    sync.Mutex
 	wakes map[chan struct{}]struct{}
