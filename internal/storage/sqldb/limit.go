@@ -231,12 +231,7 @@ func (r rows) Next(dest []driver.Value) error {
 func (r rows) NextResultSet() error {
 	err := r.driverRows.NextResultSet()
 	r.on.waiting.ended(err)
-	return err
-}
-
-// NextResultSet implements [driver.RowsNextResultSet].
-func (r rows) NextResultSet() error {
-	return unanswered(r.ctx, true, r.driverRows.NextResultSet())
+	return unanswered(r.ctx, r.bounded, err)
 }
 
 // Close implements [driver.Rows].

@@ -212,7 +212,7 @@ func (tx transaction) Commit() error {
 		if later {
 			err = &refusedLater{refused}
 		}
-		err = errors.Join(err, tx.end("ROLLBACK"))
+		err = errors.Join(err, tx.rollback())
 	}
 	return err
 }
@@ -230,7 +230,16 @@ func (tx transaction) Rollback() error {
 	if !begun {
 		return nil
 	}
-	return tx.end("ROLLBACK")
+	return tx.rollback()
+}
+
+// rollback returns driver.ErrBadConn if the transaction may be open afterwards.
+func (tx transaction) rollback() error {
+	err := tx.end("ROLLBACK")
+	if err != nil {
+		err = errors.Join(driver.ErrBadConn, err)
+	}
+	return err
 }
 
 // end returns driver.ErrBadConn if the server does not answer in time. The driver has then closed the connection.

@@ -204,6 +204,26 @@ func TestTx_NoStatementRunsBehindAConflict(t *testing.T) {
 	}
 }
 
+func TestTx_RefusedRollbackEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	line := sqldbtest.NewLine(t, server)
+	db := sqldbtest.Open(t, sqldb.Config{URL: line.URL, MaxConns: 1})
+	exec(t, db, createThings)
+	line.RefuseRollbacks(1)
+	rollback := errors.New("roll back")
+	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		return errors.Join(insert(ctx, tx, "a", "rolled back"), rollback)
+	})
+	if !errors.Is(err, rollback) {
+		t.Errorf("got %v, want the error of the function", err)
+	}
+	must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insert(ctx, tx, "b", "committed") }))
+	if got, want := names(t, db), []string{"committed"}; !slices.Equal(got, want) {
+		t.Errorf("committed %q, want %q", got, want)
+	}
+}
+
 // The server refuses the start of a transaction, because it became a replica, and the driver closes the connection. A new
 // connection may lead to the new primary.
 func TestTx_RefusedStartIsTriedOnAnotherConnection(t *testing.T) {

@@ -19,6 +19,7 @@ type Line struct {
 	URL string // for sqldb.Config
 
 	lose    atomic.Int64 // COMMITs that will still be lost
+	refuse  atomic.Int64 // ROLLBACKs that will still be refused
 	packets atomic.Int64
 
 	mu    sync.Mutex
@@ -95,10 +96,13 @@ func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
 	l.lose.Store(n)
 }
 
+// RefuseRollbacks makes the next n ROLLBACKs fail with error 1317, as after a KILL QUERY. The transactions stay open.
+func (l *Line) RefuseRollbacks(n int64) { l.refuse.Store(n) }
+
 // Packets returns the number of packets that clients have sent.
 func (l *Line) Packets() int64 { return l.packets.Load() }
 
-// commits forwards to the server and replaces COMMITs that will be lost.
+// commits forwards to the server and replaces COMMITs and ROLLBACKs that will fail.
 type commits struct {
 	line *Line
 	io.Writer
@@ -107,11 +111,14 @@ type commits struct {
 // Write implements io.Writer. The driver writes a packet in one call.
 func (c commits) Write(p []byte) (int, error) {
 	c.line.packets.Add(1)
-	before, ends := strings.CutSuffix(string(p), "COMMIT")
-	if !ends || c.line.lose.Add(-1) < 0 {
-		return c.Writer.Write(p)
+	send := string(p)
+	if before, ends := strings.CutSuffix(send, "COMMIT"); ends && c.line.lose.Add(-1) >= 0 {
+		send = packet(before[packetHeader:] + "CALL lose_commit()")
 	}
-	if _, err := io.WriteString(c.Writer, packet(before[packetHeader:]+"CALL lose_commit()")); err != nil {
+	if strings.HasSuffix(send, "ROLLBACK") && c.line.refuse.Add(-1) >= 0 {
+		send = packet("SIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317")
+	}
+	if _, err := io.WriteString(c.Writer, send); err != nil {
 		return 0, err
 	}
 	return len(p), nil
