@@ -6,8 +6,8 @@
 // and many callers share batches that grow with the disk's latency. Databases do the same internally, as group commit
 // of their log; a batch before the network saves the statements too.
 //
-// A lone caller commits its own request in its own goroutine. Requests that arrive during its commit form the next
-// batch, which starts as soon as that commit ends.
+// A lone caller commits its own request in its own goroutine, with the values of its context. Requests that arrive
+// during its commit form the next batch, which starts as soon as that commit ends.
 //
 // Many callers that submit repeatedly form two halves, one committing while the other is in [Options.After]. If After
 // is short compared with the fixed cost of a commit, they form one group. For that, a batch may wait for callers that

@@ -65,7 +65,7 @@ type Committer[Req, Res any] struct {
 	running sync.WaitGroup // batches that are not finished
 
 	mu        sync.Mutex
-	work      context.Context //nolint:containedctx // has the values of Run's context, for callers that commit
+	work      context.Context //nolint:containedctx // has the values of Run's context
 	free      int             // committers without a batch
 	gathering bool            // a batch waits for further requests
 	waiting   []*call[Req, Res]
@@ -143,11 +143,11 @@ func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err err
 	}
 }
 
-// runAlone runs the batch of a lone caller in the caller's goroutine. At the deadline of ctx, a batch that may be retried
-// moves to another goroutine.
+// runAlone runs the batch of a lone caller in the caller's goroutine, with the values of ctx. At the deadline of ctx, a
+// batch that may be retried moves to another goroutine.
 func (c *Committer[Req, Res]) runAlone(ctx context.Context, batch []*call[Req, Res]) (res Res, err error) {
 	defer c.running.Done()
-	work := c.work
+	work := context.WithoutCancel(ctx)
 	if end, limited := ctx.Deadline(); limited {
 		var stop context.CancelFunc
 		work, stop = context.WithDeadline(work, end)

@@ -221,6 +221,8 @@ func TestDo_LoneCallerRunsCommitAndAfter(t *testing.T) {
 	})
 }
 
+type ownKey struct{}
+
 func TestDo_LoneCallerReturnsAtItsDeadline(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		errLost, errRefused := errors.New("outcome unknown"), errors.New("refused")
@@ -228,6 +230,9 @@ func TestDo_LoneCallerReturnsAtItsDeadline(t *testing.T) {
 		var failed error
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			if _, limited := ctx.Deadline(); limited { // the database does not respond
+				if ctx.Value(ownKey{}) != true {
+					t.Error("the commit of a lone caller does not have the values of its context")
+				}
 				<-ctx.Done()
 				return nil, errLost
 			}
@@ -243,7 +248,7 @@ func TestDo_LoneCallerReturnsAtItsDeadline(t *testing.T) {
 		})
 		synctest.Wait()
 		for _, req := range []int{1, 2} {
-			ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, stop := context.WithTimeout(context.WithValue(t.Context(), ownKey{}, true), 5*time.Second)
 			began := time.Now()
 			if _, err := c.Do(ctx, req); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 5*time.Second {
 				t.Errorf("Do(%d): got %v after %v, want its deadline's error after 5s", req, err, time.Since(began))
