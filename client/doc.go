@@ -14,7 +14,8 @@
 // A client has the tokens of one device and renews them when they expire. A client is safe for concurrent use.
 //
 // The client sends a write again if the connection breaks. A write of a logged-in user has an Idempotency-Key, or a
-// ClientID as in [Client.Send], so that it happens once for any number of tries. Only a code may be mailed twice, if the server dies before it responds.
+// ClientID as in [Client.Send], so that it happens once for any number of tries. Only a code may be mailed twice, if the
+// server dies before it responds.
 //
 // Calls before a log-in are also sent again, but no key protects them. After a lost response, Register, ResetPassword,
 // UndoEmail and a log-in by a code may be refused (auth.code_wrong, auth.email_taken) although the first try succeeded.
