@@ -16,9 +16,20 @@ const (
 	entryLife = time.Minute
 )
 
+// leaseSlot is the hash tag of the leases, so that one command reads all of them in a cluster, too.
+type leaseSlot struct{}
+
+// Words implements [keyspace.Words].
+func (leaseSlot) Words() []string { return []string{"nodes"} }
+
 var (
-	leaseKeys = keyspace.Def1[ID](Keys, "cluster:lease:{node}", keyspace.BytesOf("boot id"),
-		keyspace.Lease(leaseLife), keyspace.Doc{Purpose: "the node is alive while it exists", MaxBytes: 64})
+	leaseKeys = keyspace.Def2[keyspace.Word[leaseSlot], ID](Keys, "cluster:leases:{{slot}}:{node}", keyspace.BytesOf("boot id"),
+		keyspace.Lease(leaseLife), keyspace.Doc{Purpose: "the node is alive while it exists", Together: "leases", MaxBytes: 64})
+
+	// olderLeaseKeys are the leases of nodes of the version before leaseKeys. Nodes of this version also store them, for
+	// those nodes.
+	olderLeaseKeys = keyspace.Def1[ID](Keys, "cluster:lease:{node}", keyspace.BytesOf("boot id"),
+		keyspace.Lease(leaseLife), keyspace.Doc{Purpose: "the lease for nodes of the previous version", MaxBytes: 64})
 
 	entryKeys = keyspace.Def1[ID](Keys, "cluster:node:{node}", keyspace.JSONOf[Node](),
 		keyspace.Expire(entryLife), keyspace.Doc{Purpose: "description of a node, for people", MaxBytes: 4096, Version: 2})
@@ -31,3 +42,7 @@ var (
 		keyspace.Forever("a node is removed after its entry expired"),
 		keyspace.Doc{Purpose: "nodes that are alive or were alive a minute ago"})
 )
+
+func leaseKey(node ID) keyspace.Key {
+	return leaseKeys.At(keyspace.WordOf[leaseSlot]("nodes"), node).Key
+}

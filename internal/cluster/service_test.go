@@ -314,7 +314,7 @@ func TestRenew_WorksInAFullRedis(t *testing.T) {
 	if _, err := m.redis.renew(t.Context(), m.Self()); err == nil {
 		t.Error("a full Redis accepted the entry")
 	}
-	if left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: leaseKeys.At(m.self.ID).Key}).Int(); err != nil ||
+	if left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: leaseKey(m.self.ID)}).Int(); err != nil ||
 		left <= time.Minute.Milliseconds() {
 		t.Errorf("the lease has %d ms left, %v; want an hour", left, err)
 	}
@@ -368,15 +368,73 @@ func TestLive_WithoutOwnLeaseReportsNoDeaths(t *testing.T) {
 		if live, err := a.Live(t.Context()); err != nil || len(live) != 2 {
 			t.Errorf("at first: %v, %v; want both", live, err)
 		}
-		must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{
-			{Name: "DEL", Key: leaseKeys.At(a.self.ID).Key}, {Name: "DEL", Key: leaseKeys.At(b.self.ID).Key},
-		})))
+		var lost []keyspace.Cmd
+		for _, id := range []ID{a.self.ID, b.self.ID} {
+			lost = append(lost, keyspace.Cmd{Name: "DEL", Key: leaseKey(id)}, keyspace.Cmd{Name: "DEL", Key: olderLeaseKeys.At(id).Key})
+		}
+		must(t, keyspace.FirstErr(db.DoMulti(t.Context(), lost)))
 		if live, err := a.Live(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("without a lease: %v, %v; want %v", live, err, redis.ErrUnavailable)
 		}
 		beatOnce(t, a)
 		if live, err := a.Live(t.Context()); err != nil || len(live) != 1 {
 			t.Errorf("with a lease again: %v, %v; want itself alone", live, err)
+		}
+	})
+}
+
+// The number of commands of a round does not depend on the number of nodes.
+func TestRound_ReadsAllLeasesInOneCommand(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		db := redistest.OpenConfig(t, memory.Wire().Config())
+		cost := func(m *member) (gets, mgets int) {
+			beatOnce(t, m) // it may load scripts
+			bubble.Sleep(Beat)
+			before := memory.Calls()
+			beatOnce(t, m)
+			after := memory.Calls()
+			return after["get"] - before["get"], after["mget"] - before["mget"]
+		}
+		m := join(t, db, lives{Beat, leaseLife, entryLife})
+		getsAlone, _ := cost(m)
+		for range 5 {
+			beatOnce(t, join(t, db, lives{Beat, leaseLife, entryLife}))
+		}
+		if gets, mgets := cost(m); gets != getsAlone || mgets != 1 {
+			t.Errorf("a round with six nodes costs %d GET and %d MGET, want %d as with one node, and 1", gets, mgets, getsAlone)
+		}
+		if live := liveOf(t, m); len(live) != 6 {
+			t.Errorf("%d nodes are live, want 6", len(live))
+		}
+	})
+}
+
+// A node of the previous version stores and reads the older lease only.
+func TestLeases_NodesOfThePreviousVersion(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		m, older := join(t, db, lives{Beat, time.Minute, time.Hour}), ids.New[Node]()
+		seenByOlder := func() bool {
+			held, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: olderLeaseKeys.At(m.self.ID).Key}).Text()
+			must(t, err)
+			return held == m.self.Boot.String()
+		}
+		bootOfOlder := ids.New[boot]()
+		must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{
+			{Name: "SET", Key: olderLeaseKeys.At(older).Key, Args: []string{bootOfOlder.String(), "PX", "60000"}},
+			{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{score(time.Now()), older.String()}},
+		})))
+		beatOnce(t, m)
+		if live := liveOf(t, m); live[older] != bootOfOlder || live[m.self.ID] != m.self.Boot {
+			t.Errorf("live are %v, want both", live)
+		}
+		if !seenByOlder() {
+			t.Error("the older node does not see the newer one")
+		}
+		m.signOff(t.Context())
+		if seenByOlder() {
+			t.Error("the older node sees a node that has signed off")
 		}
 	})
 }
