@@ -13,7 +13,7 @@ import (
 // newJobs creates the jobs. A node that is not a worker has only those for the process itself.
 func (a *App) newJobs(context.Context) (err error) {
 	leases := lease.New(a.redis)
-	run := worker.PoolConfig{Log: a.log, Metrics: a.reg, Lease: func(ctx context.Context, fn func(context.Context) error) error {
+	run := worker.PoolConfig{DB: a.db, Log: a.log, Metrics: a.reg, Lease: func(ctx context.Context, fn func(context.Context) error) error {
 		ctx, cancel, err := a.drain.whileServing(ctx)
 		if err != nil {
 			return err

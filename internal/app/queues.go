@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
@@ -14,6 +15,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/internal/rooms"
 )
+
+// outboxPoll is the longest wait of the outbox's consumers. A local commit wakes them at once, and [sqldb.DB.Watch] when a
+// message of another process is due. Only messages that a wrong clock has delayed wait longer.
+const outboxPoll = 30 * time.Second
 
 // newQueues creates the consumers of a worker. Transactions write to the outbox in any case. The outbox is the queue,
 // or its messages are relayed to the queue in Redis.
@@ -39,6 +44,10 @@ func (a *App) newQueues(context.Context) error {
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
 	cfg := queue.Config{Log: a.log, Metrics: a.reg, Apart: []string{codes.Topic, accounts.TopicNotice}} // the mail server may not respond
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
+		cfg := cfg
+		if _, isSQL := s.(*queue.SQL); isSQL {
+			cfg.Poll = outboxPoll
+		}
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
 		a.queues = append(a.queues, c)
 		return err

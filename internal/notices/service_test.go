@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 	"github.com/stoa-dev/stoa/internal/base/i18n"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/realtime/events"
@@ -443,6 +444,28 @@ func TestDeliver_ReachesSegmentOnceDespiteKills(t *testing.T) {
 		checkText(t, "lists of three users", w.kinds(english[0])+w.kinds(chinese[619])+w.kinds(late), "1 announcement*1 announcement*")
 		w.clockOffset.Add(int64(2 * time.Hour))
 		checkText(t, "after its expiry", w.unread(english[0]), "0 map[]")
+	})
+}
+
+// A command in another process creates the announcement.
+func TestDeliver_StartsSoonAfterAnAnnouncement(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64))
+		w.users(1, "")
+		pool, err := worker.NewPool(worker.PoolConfig{DB: w.db}, w.Jobs()...)
+		w.must(err)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() { _ = pool.Run(ctx) })
+		running.Go(func() { _ = w.db.Watch(ctx, func(context.Context) error { return nil }) })
+		bubble.Sleep(3*time.Hour + 30*time.Second)
+		a := w.announce(Draft{Texts: hello})
+		bubble.Sleep(sqldb.WatchWithin)
+		if got := w.announcement(a.ID); got.State != Done {
+			t.Errorf("after %s the announcement is %s, want %s", sqldb.WatchWithin, got.State, Done)
+		}
 	})
 }
 

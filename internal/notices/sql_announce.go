@@ -66,6 +66,10 @@ func firstAnnouncement(found []Announcement, err error) (Announcement, error) {
 	return found[0], nil
 }
 
+// waitingAnnouncements is the probe for unfinished announcements.
+var waitingAnnouncements = &sqldb.Probe{Query: "SELECT 1 FROM announcements WHERE state IN (?, ?)",
+	Args: func() []any { return []any{string(Waiting), string(Running)} }}
+
 // nextAnnouncement returns the oldest unfinished announcement, or ErrAnnouncement.
 func nextAnnouncement(ctx context.Context, q sqldb.Querier) (AnnouncementID, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE state IN (?, ?) ORDER BY created, id LIMIT 1",

@@ -8,10 +8,10 @@
 //
 // # From a message to a push
 //
-// A chat message costs nothing here. The follower, a job on one node, reads each second which conversations have
-// changed, and which of their members have a subscription and no device that received the messages. Members who are
-// offline get a push. It is enqueued in the transaction that updates push_chats, so that a killed node loses and
-// repeats none.
+// A chat message costs nothing here. The follower, a job on one node, reads which conversations have changed, and which
+// of their members have a subscription and no device that received the messages. It starts within a second or so after a
+// change; see [worker.Job]. Members who are offline get a push. It is enqueued in the transaction that updates push_chats,
+// so that a killed node loses and repeats none.
 //
 // The follower reads the last seconds again each time, and the last minute every 15 seconds. So it finds late commits,
 // and users who seemed online because of a dead connection. It skips conversations whose members have all received the

@@ -80,7 +80,7 @@ func (s *Service) follow(ctx context.Context) (err error) {
 	if err != nil || !whole {
 		if upTo.After(m.cut) && upTo.Before(now) {
 			m.cut = upTo
-			s.mark = m
+			s.setMark(m)
 		}
 		return asKind(err)
 	}
@@ -91,8 +91,25 @@ func (s *Service) follow(ctx context.Context) (err error) {
 		}
 		m.written = now
 	}
-	s.mark = m
+	s.setMark(m)
 	return nil
+}
+
+func (s *Service) setMark(m marks) {
+	s.mark = m
+	s.followed.Store(m.at.UnixMilli())
+}
+
+// changedChats returns the probe for chats that the follower has not checked since their last change. Before its first
+// check, all chats are.
+func (s *Service) changedChats() *sqldb.Probe {
+	return &sqldb.Probe{Query: "SELECT 1 FROM conversations WHERE changed >= ?", Args: func() []any {
+		at := s.followed.Load()
+		if at != 0 {
+			at -= lately.Milliseconds()
+		}
+		return []any{at}
+	}}
 }
 
 // condition returns the condition for members whose chats the follower reads.

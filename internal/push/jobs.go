@@ -19,7 +19,7 @@ const remembered = 30 * 24 * time.Hour
 // Jobs returns the background jobs. Two nodes that follow at once push nothing twice.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
-		{Name: "push.follow", Every: time.Second, Singleton: true, RunWithoutLease: true, Run: s.follow},
+		{Name: "push.follow", Every: deepEvery, Waiting: s.changedChats(), Singleton: true, RunWithoutLease: true, Run: s.follow},
 		{Name: "push.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: func(ctx context.Context) (err error) {
 			defer errs.Wrap(&err, "push.prune")
 			return asKind(prune(ctx, s.db, s.db.Now().Add(-remembered)))

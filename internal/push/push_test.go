@@ -23,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
@@ -1015,6 +1016,34 @@ func TestCleanup_DeletesOldAndOrphanedSubscriptions(t *testing.T) {
 		w.must(w.Erase(ctx, ann))
 		if count("push_chats")+count("push_subscriptions") != 0 {
 			t.Error("something is left")
+		}
+	})
+}
+
+// Messages of other nodes are found within a second or so, in the first second of a follower and after hours without
+// messages.
+func TestFollow_StartsSoonAfterAMessage(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
+		conv := w.conversation()
+		pool, err := worker.NewPool(worker.PoolConfig{DB: w.db}, w.Jobs()...)
+		w.must(err)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() { _ = pool.Run(ctx) })
+		running.Go(func() { _ = w.db.Watch(ctx, func(context.Context) error { return nil }) })
+		seq := int64(0)
+		for _, rest := range []time.Duration{sqldb.WatchWithin, time.Second, 3 * time.Hour, 10 * time.Second} {
+			bubble.Sleep(rest)
+			user := w.member(conv)
+			seq++
+			w.says(conv, seq, 0)
+			bubble.Sleep(sqldb.WatchWithin + time.Second)
+			w.wants(fmt.Sprint("after a rest of ", rest), user.String())
+			w.take()
+			w.exec("DELETE FROM chat_members")
 		}
 	})
 }

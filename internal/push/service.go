@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -94,7 +95,8 @@ type Service struct {
 	mu   sync.Mutex
 	keys keys // zero until first used
 
-	mark marks // of the follower
+	mark     marks        // of the follower
+	followed atomic.Int64 // mark.at in Unix ms; 0 means unknown
 	// of the follower: conversations of the last minute without a member left to notify
 	done map[messaging.ConversationID]messaging.ActiveConversation
 }

@@ -494,9 +494,9 @@ func TestBlock_FromNodeWithoutRedisReachesOthers(t *testing.T) {
 		w.must(w.Block(t.Context(), bob, ann))
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
-		running.Go(func() {
-			drops.New(db, drops.NewCached(Keys), slog.New(slog.DiscardHandler)).Run(ctx, other.caches.Runtime)
-		})
+		others := drops.New(drops.Config{DB: db, Cached: drops.NewCached(Keys), Fresh: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+		running.Go(func() { others.Run(ctx, other.caches.Runtime) })
+		running.Go(func() { w.must(db.Watch(ctx, func(context.Context) error { return nil })) })
 		defer func() { cancel(); running.Wait() }()
 		bubble.Sleep(5 * time.Second)
 		blocked, err := other.IsBlocked(t.Context(), bob, ann)

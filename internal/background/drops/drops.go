@@ -73,16 +73,30 @@ func enqueue(ctx context.Context, tx *sqldb.Tx, d Drop) error {
 	return tx.EnqueueJSON(ctx, row, d)
 }
 
+// Config configures a [Queue].
+type Config struct {
+	DB     *sqldb.DB // whose Watch finds drops in SQL
+	Cached *Cached
+	Fresh  func() bool // reports whether this node is connected to Redis
+	Alone  bool        // no other node uses this Redis
+	Log    *slog.Logger
+}
+
 // Queue has the drops that wait for Redis, in memory and in SQL. It implements cache.RetryQueue.
 type Queue struct {
 	db     *sqldb.DB
 	cached *Cached
+	alone  bool
 	log    *slog.Logger
 
 	pending atomic.Bool
+	found   chan struct{} // drops may wait in SQL
 
 	mu     sync.Mutex
 	memory map[string]keyspace.Key
+	seen   time.Time // the last time that a drop was in SQL
+	added  time.Time // of the last drop of this node in SQL
+	known  time.Time // since then, another node checks SQL often
 }
 
 var _ cache.RetryQueue = (*Queue)(nil)
@@ -92,16 +106,45 @@ const (
 	unavailableTimeout = 100 * time.Millisecond // the same while SQL is known to be unavailable
 	memoryInterval     = 100 * time.Millisecond // interval of retries in memory
 	maxMemory          = 10_000                 // keys in memory; further keys are only in SQL
-	sqlInterval        = 200 * time.Millisecond // interval of checks in SQL; shorter than the smallest MaxStale
-	sqlTimeout         = 5 * time.Second        // bounds one check in SQL
+	sqlTimeout         = 5 * time.Second        // bounds one turn with the drops in SQL
+	hurryTime          = 30 * time.Second       // how long a node checks SQL often after a drop
 )
 
-// New returns the queue of drops in db.
-func New(db *sqldb.DB, cached *Cached, log *slog.Logger) *Queue {
-	return &Queue{db: db, cached: cached, log: log, memory: map[string]keyspace.Key{}}
+// New returns a queue of drops.
+func New(cfg Config) *Queue {
+	q := &Queue{db: cfg.DB, cached: cfg.Cached, alone: cfg.Alone, log: cfg.Log, found: make(chan struct{}, 1),
+		memory: map[string]keyspace.Key{}}
+	q.db.AddProbe(sqldb.Probe{Query: "SELECT 1 FROM outbox WHERE topic = ? AND dead = 0", Args: func() []any { return []any{Topic} }},
+		func(found bool, _ time.Time) {
+			if found {
+				q.hurry()
+			}
+			if found || q.pending.Load() {
+				select {
+				case q.found <- struct{}{}:
+				default:
+				}
+			}
+		})
+	q.db.HurryWhile(func() bool { return !cfg.Fresh() || q.inHurry() })
+	return q
 }
 
-// Add implements cache.RetryQueue. It does not enqueue a key twice in SQL.
+// hurry makes this node check SQL often for some time.
+func (q *Queue) hurry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.seen = time.Now()
+}
+
+func (q *Queue) inHurry() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return time.Since(q.seen) < hurryTime
+}
+
+// Add implements cache.RetryQueue. It does not enqueue a key twice in SQL. It returns when other nodes have had the time
+// to find the drop, because the response to the change follows.
 func (q *Queue) Add(ctx context.Context, keys []keyspace.Key) error {
 	d := newDrop(keys, q.db.Now())
 	q.mu.Lock()
@@ -115,9 +158,37 @@ func (q *Queue) Add(ctx context.Context, keys []keyspace.Key) error {
 	if !q.db.Away().IsZero() {
 		timeout = unavailableTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return Request(ctx, q.db, d)
+	err := func() error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return Request(ctx, q.db, d)
+	}()
+	if err == nil && !q.alone {
+		q.awaitOthers(ctx)
+	}
+	return err
+}
+
+// awaitOthers returns when a live node has found the drop that this node has just added, or finds it within hurryInterval
+// of [sqldb.DB.Watch]. Only the first drop waits, because that node then checks often.
+func (q *Queue) awaitOthers(ctx context.Context) {
+	q.mu.Lock()
+	now := time.Now()
+	if now.Sub(q.added) > hurryTime/2 {
+		q.known = now.Add(sqldb.WatchWithin)
+	}
+	q.added = now
+	wait := q.known.Sub(now)
+	q.mu.Unlock()
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // Pending reports whether drops wait in SQL and this node could not do them. Redis may then return stale values.
@@ -186,16 +257,14 @@ func (q *Queue) popPage() (keys []keyspace.Key) {
 	return keys
 }
 
-// runSQL does the drops in SQL.
+// runSQL does the drops in SQL when a check finds some.
 func (q *Queue) runSQL(ctx context.Context, redo func([]keyspace.Key) error) {
-	tick := time.NewTicker(sqlInterval)
-	defer tick.Stop()
 	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-q.found:
 		}
 		err := q.doWaiting(ctx, redo)
 		if err != nil && !failing && ctx.Err() == nil {
@@ -245,6 +314,7 @@ func (q *Queue) doWaiting(ctx context.Context, redo func([]keyspace.Key) error) 
 // that Redis refuses is tried five times.
 func (q *Queue) Handler(db *redis.DB, rt *cache.Runtime) queue.Handler {
 	return queue.JSON(func(ctx context.Context, d Drop, _ queue.Delivery) error {
+		q.hurry() // this call may remove the drop before a check finds it
 		_, err := q.cached.Do(ctx, db, rt, d, nil)
 		if errors.Is(err, redis.ErrUnavailable) && q.db.Now().Sub(time.UnixMilli(d.At)) > q.cached.longest {
 			return nil

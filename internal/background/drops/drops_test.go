@@ -2,6 +2,7 @@ package drops
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -41,10 +42,14 @@ type node struct {
 	caches *cache.Runtime
 }
 
+func newQueue(db *sqldb.DB) *Queue {
+	return New(Config{DB: db, Cached: NewCached(schema), Fresh: func() bool { return true }, Alone: true, Log: slog.New(slog.DiscardHandler)})
+}
+
 func newNode(t *testing.T, url string) *node {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	n := &node{Queue: New(sqldbtest.SQLite(t), NewCached(schema), log), redis: redistest.Open(t, url)}
+	n := &node{Queue: newQueue(sqldbtest.SQLite(t)), redis: redistest.Open(t, url)}
 	n.caches = cache.NewRuntime(n.redis, events.NewBus(n.redis, "node", log).Nodes(), cache.Config{Retries: n.Queue, Log: log})
 	return n
 }
@@ -166,7 +171,7 @@ func TestQueue_DropsWaitForRedis(t *testing.T) {
 // A key that Redis refuses to drop is not retried forever from memory, and delays no later drop.
 func TestQueue_RefusedKeyDelaysNoOther(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		q := New(sqldbtest.SQLite(t), NewCached(schema), slog.New(slog.DiscardHandler))
+		q := newQueue(sqldbtest.SQLite(t))
 		var refused, dropped atomic.Int64
 		background(t, func(ctx context.Context) {
 			q.runMemory(ctx, func(keys []keyspace.Key) error {
@@ -257,6 +262,92 @@ func TestQueue_AnotherNodeDoesTheDrops(t *testing.T) {
 	if wait, _ := n.waiting(t); len(wait) != 1 {
 		t.Errorf("%+v wait, want the family's drop, which is for a consumer", wait)
 	}
+}
+
+// The first drop of a node that is cut off waits until another node has found it. The next ones do not wait, because
+// that node then checks often. After a while it checks seldom again.
+func TestAdd_ReturnsWhenAnotherNodeHasFoundTheDrop(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db := sqldbtest.SQLite(t)
+		open := func() *Queue {
+			return New(Config{DB: db, Cached: NewCached(schema), Fresh: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+		}
+		cutOff, other := open(), open()
+		var dropped atomic.Pointer[time.Time]
+		background(t, func(ctx context.Context) {
+			other.runSQL(ctx, func([]keyspace.Key) error { now := time.Now(); dropped.Store(&now); return nil })
+		})
+		background(t, func(ctx context.Context) { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		add := func() (waited, until time.Duration) {
+			t.Helper()
+			dropped.Store(nil)
+			began := time.Now()
+			if err := cutOff.Add(t.Context(), []keyspace.Key{oneThing}); err != nil {
+				t.Fatal(err)
+			}
+			waited = time.Since(began)
+			bubble.Sleep(250 * time.Millisecond)
+			if at := dropped.Load(); at != nil {
+				return waited, at.Sub(began)
+			}
+			t.Fatalf("no node has done the drop %s after the response, which waited %s", time.Since(began)-waited, waited)
+			return 0, 0
+		}
+		for range 3 {
+			for i := range 8 {
+				waited, until := add()
+				if i > 0 && waited > 0 {
+					t.Errorf("drop %d waits %s, want none", i, waited)
+				}
+				if i > 0 && until > 250*time.Millisecond {
+					t.Errorf("drop %d is done after %s, want a check in a hurry", i, until)
+				}
+				bubble.Sleep(10 * time.Second)
+			}
+			bubble.Sleep(time.Minute)
+		}
+	})
+}
+
+// A node that is cut off knows that drops wait before its Redis is back.
+func TestQueue_ChecksOftenWithoutRedis(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var fresh atomic.Bool
+		db := sqldbtest.SQLite(t)
+		q := New(Config{DB: db, Cached: NewCached(schema), Fresh: fresh.Load, Alone: true, Log: slog.New(slog.DiscardHandler)})
+		background(t, func(ctx context.Context) { q.runSQL(ctx, func([]keyspace.Key) error { return redis.ErrUnavailable }) })
+		background(t, func(ctx context.Context) { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		bubble.Sleep(time.Minute)
+		if err := Request(t.Context(), db, newDrop([]keyspace.Key{oneThing}, time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(250 * time.Millisecond)
+		if !q.Pending() {
+			t.Error("a drop that cannot be done is not pending")
+		}
+		if _, err := db.ExecContext(t.Context(), "DELETE FROM outbox"); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(250 * time.Millisecond)
+		if q.Pending() {
+			t.Error("no drop waits, and one is pending")
+		}
+	})
+}
+
+// The handler of a worker may remove a drop before a check finds it. Its node then checks often, as after a check.
+func TestHandler_MakesItsNodeCheckOften(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		n := newNode(t, "embedded")
+		if n.inHurry() {
+			t.Fatal("a node without drops is in a hurry")
+		}
+		payload, _ := json.Marshal(newDrop([]keyspace.Key{oneThing}, time.Now()))
+		_ = n.Handler(n.redis, n.caches)(t.Context(), queue.Delivery{Payload: payload})
+		if !n.inHurry() {
+			t.Error("after a drop of another node, the node is not in a hurry")
+		}
+	})
 }
 
 // After the longest TTL no stale value remains.

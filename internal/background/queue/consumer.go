@@ -82,7 +82,8 @@ type Config struct {
 	// Zero means a minute.
 	Claim time.Duration
 
-	// Poll is the longest wait between checks for messages without a wake-up. Zero means a second.
+	// Poll is the longest wait between checks for messages without a wake-up. [sqldb.DB.Watch] wakes the consumers of SQL
+	// when messages of other processes are due. Zero means a second.
 	Poll time.Duration
 
 	// Backoff is the wait after the first failure. Each further wait is four times as long, plus up to a fifth as
@@ -185,10 +186,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	listen := c.store.listen(func() {
 		for _, l := range c.lanes {
-			select {
-			case l.kick <- struct{}{}:
-			default: // a kick is already pending
-			}
+			l.wake()
 		}
 	})
 	all.Go(func() { listen(ctx) })
@@ -200,6 +198,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer time.AfterFunc(c.cfg.Grace, cancel).Stop()
 	all.Wait()
 	return nil
+}
+
+// wake makes the lane check for messages at once.
+func (l *lane) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default: // a kick is already pending
+	}
 }
 
 // run claims messages and starts handlers until soft ends, and waits for its handlers.
@@ -232,14 +238,14 @@ func (l *lane) run(soft, hard context.Context) {
 				l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue: messages not read", slog.String("queue", l.store.Name()), slog.Any("err", err))
 			}
 			failures++
-			pause = min(l.cfg.Poll<<min(failures, 10), maxPause)
+			pause = min(min(l.cfg.Poll, defaultPoll)<<min(failures, 10), maxPause)
 		case err == nil:
 			failures = 0
 		}
 		if pause <= 0 {
 			continue
 		}
-		timer := time.NewTimer(pause + rand.N(max(l.cfg.Poll/10, 1)))
+		timer := time.NewTimer(pause + rand.N(max(min(l.cfg.Poll, defaultPoll)/10, 1)))
 		select {
 		case <-soft.Done():
 		case <-l.kick:
@@ -310,6 +316,9 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 	if err := l.store.settle(ctx, l.cfg.Claim, outcomes); err != nil {
 		l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue: outcome not recorded, messages will be retried", slog.String("queue", l.store.Name()),
 			slog.String("topic", ds[0].Topic), slog.String("id", ds[0].ID), slog.Int("messages", len(ds)), slog.Any("err", err))
+	}
+	if slices.ContainsFunc(outcomes, func(o outcome) bool { return o.wait > 0 }) {
+		l.wake() // the lane reads when the next try is due
 	}
 }
 

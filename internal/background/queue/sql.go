@@ -59,8 +59,15 @@ func (s *SQL) claimLife(claim, _ time.Duration) time.Duration { return claim }
 
 func (s *SQL) listen(kick func()) func(ctx context.Context) {
 	wake, stop := s.db.OutboxWake()
+	remove := s.db.AddProbe(sqldb.Probe{Query: "SELECT 1 FROM outbox WHERE dead = 0 AND due <= ?",
+		Args: func() []any { return []any{s.db.Now().UnixMilli()} }}, func(found bool, _ time.Time) {
+		if found {
+			kick()
+		}
+	})
 	return func(ctx context.Context) {
 		defer stop()
+		defer remove()
 		for {
 			select {
 			case <-ctx.Done():

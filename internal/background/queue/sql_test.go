@@ -137,6 +137,61 @@ func TestSQL_RetriesWithDocumentedWaits(t *testing.T) {
 	})
 }
 
+// Another process commits without a wake-up of this one.
+func TestSQL_FindsMessagesOfOtherProcesses(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db := sqldbtest.SQLite(t)
+		handled := make(chan time.Time, 10)
+		consume(t, queue.NewSQL(db), queue.Config{Poll: time.Hour}, map[string]queue.Handler{
+			"t": func(context.Context, queue.Delivery) error { handled <- time.Now(); return nil }})
+		var watching sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		defer watching.Wait()
+		defer stop()
+		watching.Go(func() { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		for _, due := range []time.Duration{0, time.Minute} {
+			bubble.Sleep(time.Minute)
+			now := time.Now()
+			if _, err := db.ExecContext(t.Context(), "INSERT INTO outbox (topic, msg_key, payload, created, due, attempts, claim, error, dead) "+
+				"VALUES ('t', '', '', ?, ?, 0, '', '', 0)", now.UnixMilli(), now.Add(due).UnixMilli()); err != nil {
+				t.Fatal(err)
+			}
+			bubble.Sleep(due + sqldb.WatchWithin)
+			select {
+			case at := <-handled:
+				if at.Sub(now) < due {
+					t.Errorf("handled after %s, want not before %s", at.Sub(now), due)
+				}
+			default:
+				t.Errorf("not handled %s after it was due", sqldb.WatchWithin)
+			}
+		}
+	})
+}
+
+func TestSQL_RetriesOnTimeBetweenPolls(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db := sqldbtest.SQLite(t)
+		var tries []time.Time
+		stop := consume(t, queue.NewSQL(db), queue.Config{Poll: time.Hour}, map[string]queue.Handler{
+			"t": func(context.Context, queue.Delivery) error {
+				tries = append(tries, time.Now())
+				return errors.New("boom")
+			}})
+		enqueue(t, db, sqldb.Message{Topic: "t"})
+		time.Sleep(10 * time.Minute)
+		stop()
+		if len(tries) != queue.Tries {
+			t.Fatalf("%d tries, want %d", len(tries), queue.Tries)
+		}
+		for i, want := range []time.Duration{1, 4, 16, 64} {
+			if gap := tries[i+1].Sub(tries[i]); gap > want*time.Second*12/10+time.Second/10+10*time.Millisecond {
+				t.Errorf("wait %v after try %d, want %v and up to a fifth", gap, i+1, want*time.Second)
+			}
+		}
+	})
+}
+
 // Messages to a hanging server are retried again and again, and are due before all new messages.
 func TestConsumer_TopicsApartDelayNoOther(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 type options struct {
@@ -62,6 +65,38 @@ func (o *office) is(t *testing.T, r *run, want State) *run {
 		t.Fatalf("got %+v, %v, want it %s", got, err, want)
 	}
 	return got
+}
+
+func TestWaiting_FindsUnfinishedRunsOfItsKinds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		ctx, stop := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer stop()
+		watching.Go(func() { _ = o.Store.db.Watch(ctx, func(context.Context) error { return nil }) })
+		waits := false
+		o.Store.db.AddProbe(*o.Waiting(), func(found bool, _ time.Time) { waits = found })
+		expect := func(want bool) {
+			t.Helper()
+			if bubble.Sleep(sqldb.WatchWithin); waits != want {
+				t.Errorf("a run waits: %t, want %t", waits, want)
+			}
+		}
+		expect(false)
+		o.request(t, "of a newer version")
+		expect(false)
+		r := o.request(t, "steered")
+		expect(true)
+		o.slice = func(r *run) (bool, error) { r.Summary.Steps++; return r.Summary.Steps == 2, nil }
+		for _, want := range []State{Running, Done} {
+			if _, err := o.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			o.is(t, r, want)
+			expect(want == Running)
+		}
+	})
 }
 
 func TestWorker_ContinuesAfterTheLastSlice(t *testing.T) {

@@ -9,7 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 const (
@@ -58,8 +61,14 @@ type Worker[Options, Summary any] struct {
 // NewWorker returns a worker.
 func NewWorker[O, S any](cfg Config[O, S]) *Worker[O, S] { return &Worker[O, S]{Config: cfg} }
 
-// Step works on one slice of the next run, and reports whether more work is due at once. A singleton job calls it about
-// once a second.
+// Waiting returns the probe for runs to work on.
+func (w *Worker[O, S]) Waiting() *sqldb.Probe {
+	return &sqldb.Probe{Query: "SELECT 1 FROM " + w.Store.t.Runs + " WHERE state IN (?, ?) AND kind IN (?)",
+		Args: func() []any { return []any{Running, Waiting, bun.List(w.kinds(false))} }}
+}
+
+// Step works on one slice of the next run, and reports whether more work is due at once. A singleton job calls it once a
+// minute, and about once a second while runs are [Worker.Waiting].
 func (w *Worker[O, S]) Step(ctx context.Context) (more bool, err error) {
 	defer errs.Wrap(&err, "runs.Step")
 	if err := w.requestDue(ctx); err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 const (
@@ -24,6 +26,9 @@ const (
 	// job.
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
+
+	// wakePause is the smallest time from the end of a run to the next run because of Job.Waiting.
+	wakePause = time.Second
 
 	// leaseRetry is the interval of lease requests while leases are unavailable.
 	leaseRetry = 10 * time.Second
@@ -54,6 +59,10 @@ type Job struct {
 	// Jitter bounds the random delay of each start. Zero means a tenth of Every, or none with Next.
 	Jitter time.Duration
 
+	// Waiting selects rows that show that work waits, also of other processes. While it does, a run starts before its
+	// time, at most once a second, unless the last run failed. It needs PoolConfig.DB. Nil means none.
+	Waiting *sqldb.Probe
+
 	// Timeout bounds the context of a run. Zero means a minute.
 	Timeout time.Duration
 
@@ -71,6 +80,9 @@ type Job struct {
 type PoolConfig struct {
 	// Lease guards singletons. With nil all singletons run here; use it only if there is a single process.
 	Lease Lease
+
+	// DB is the database of Job.Waiting, whose [sqldb.DB.Watch] runs.
+	DB *sqldb.DB
 
 	// Grace is the time that runs have to finish after the stop. Zero means 5 s.
 	Grace time.Duration
@@ -123,6 +135,8 @@ func NewPool(cfg PoolConfig, jobs ...Job) (*Pool, error) {
 			faults = append(faults, fmt.Errorf("job %q: needs Every or Next", j.Name))
 		case j.Run == nil:
 			faults = append(faults, fmt.Errorf("job %q: no Run", j.Name))
+		case j.Waiting != nil && cfg.DB == nil:
+			faults = append(faults, fmt.Errorf("job %q: Waiting needs DB", j.Name))
 		}
 		seen[j.Name] = true
 		j.Jitter = cmp.Or(j.Jitter, j.Every/10)
@@ -172,7 +186,8 @@ type schedule struct {
 	*Pool
 	job      Job
 	next     time.Time
-	failures int // in a row
+	ended    time.Time // of the last run
+	failures int       // in a row
 
 	running chan struct{} // capacity 1; holds a value during a run
 }
@@ -180,7 +195,22 @@ type schedule struct {
 // loop runs the job at its times until soft or hard ends. If until is set, loop also ends at that time, between two
 // runs.
 func (s *schedule) loop(soft, hard context.Context, until time.Time) {
+	waiting := make(chan struct{}, 1)
+	if s.job.Waiting != nil {
+		defer s.cfg.DB.AddProbe(*s.job.Waiting, func(found bool, _ time.Time) {
+			if found {
+				select {
+				case waiting <- struct{}{}:
+				default:
+				}
+			}
+		})()
+	}
 	for {
+		wakes := waiting
+		if s.failures > 0 {
+			wakes = nil
+		}
 		wake := s.next
 		if !until.IsZero() && until.Before(wake) {
 			wake = until
@@ -193,6 +223,12 @@ func (s *schedule) loop(soft, hard context.Context, until time.Time) {
 		case <-hard.Done():
 			timer.Stop()
 			return
+		case <-wakes:
+			timer.Stop()
+			if early := s.ended.Add(wakePause); early.Before(s.next) {
+				s.next = early
+			}
+			continue
 		case <-timer.C:
 		}
 		if !until.IsZero() && !time.Now().Before(until) {
@@ -278,6 +314,7 @@ func (s *schedule) run(soft, hard context.Context) {
 	start := time.Now()
 	err := recoverPanic(ctx, s.job.Run)
 	now := time.Now()
+	s.ended = now
 	s.runs.WithLabelValues(s.job.Name).Inc()
 	s.seconds.WithLabelValues(s.job.Name).Observe(now.Sub(start).Seconds())
 

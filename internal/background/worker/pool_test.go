@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/background/worker"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -421,4 +423,51 @@ func TestNewPool_ReturnsAllFaults(t *testing.T) {
 			t.Errorf("the error does not name job %s: %v", name, err)
 		}
 	}
+}
+
+// Another process adds work that a job would find at its next time.
+func TestJob_StartsWhenWorkWaits(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db := sqldbtest.SQLite(t)
+		exec := func(query string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec("CREATE TABLE work (id INTEGER)")
+		ctx, end := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer end()
+		watching.Go(func() { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		var at []time.Time
+		var fail error
+		stop := running(t, worker.PoolConfig{DB: db}, worker.Job{Name: "j", Every: time.Hour, Waiting: &sqldb.Probe{Query: "SELECT 1 FROM work"},
+			Run: func(context.Context) error { at = append(at, time.Now()); return fail }})
+		defer stop()
+		bubble.Sleep(2 * time.Hour)
+		at = nil
+		began := time.Now()
+		exec("INSERT INTO work VALUES (1)")
+		bubble.Sleep(sqldb.WatchWithin)
+		if len(at) != 1 {
+			t.Errorf("%d runs %s after the work was added, want 1", len(at), sqldb.WatchWithin)
+		}
+		db.HurryWhile(func() bool { return time.Since(began) < time.Minute })
+		bubble.Sleep(30 * time.Second)
+		if len(at) < 20 || len(at) > 31 {
+			t.Errorf("%d runs in half a minute, want about one a second", len(at))
+		}
+		for i := 1; i < len(at); i++ {
+			if gap := at[i].Sub(at[i-1]); gap < time.Second {
+				t.Errorf("two runs within %s", gap)
+			}
+		}
+		fail, at = errors.New("boom"), nil
+		bubble.Sleep(time.Minute)
+		if len(at) > 8 {
+			t.Errorf("%d runs in a minute of failures, want the back-off", len(at))
+		}
+	})
 }

@@ -19,8 +19,9 @@ func (rc *Reconciler) Jobs() []worker.Job {
 			if rc.more {
 				return now.Add(time.Millisecond)
 			}
-			return now.Add(time.Second)
+			return now.Add(time.Minute)
 		},
+		Waiting: rc.worker.Waiting(),
 		Run: func(ctx context.Context) (err error) {
 			rc.more, err = rc.Step(ctx)
 			return err

@@ -93,7 +93,7 @@ func (rc *Reconciler) Step(ctx context.Context) (more bool, err error) { return 
 
 // showEvery is the interval between two reads of the result of the last reconciliation, because another node may have
 // done it, or this one before a restart.
-const showEvery = 15 * time.Second
+const showEvery = time.Minute
 
 // Run updates the metrics of the last reconciliation until ctx ends. All nodes show the same run: an alert must end on
 // every node after a better run.

@@ -157,8 +157,9 @@ type Projection[Change, State any] struct {
 	reached         time.Time // the last response of Redis
 	sqlMark         string    // this node's mark in SQL; empty if there is none
 	sqlMarkWritten  time.Time
-	sqlMarks        map[string]string // marks of other nodes in the last read from SQL
-	sqlMarksRead    time.Time         // the time of that read
+	sqlMarks        map[string]string         // marks of other nodes in the last read from SQL
+	sqlMarksRead    time.Time                 // the time of that read
+	noSQLMarks      atomic.Pointer[time.Time] // the last time that SQL had no marks, as a check of [sqldb.DB.Watch] found
 	// The marks of dead nodes in that read, until a replay has succeeded; see [watch.deadMarks].
 	staleInSQL, dueInSQL map[string]string
 	oldest               int64 // Unix ms: the minimum of all marks at the start of the last round
@@ -210,6 +211,13 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 		p.repeatAfter = slowCommit
 	}
 	p.applied.Store(time.Now().UnixMilli())
+	cfg.DB.AddProbe(p.sql.anyMark(), func(found bool, asked time.Time) {
+		if found {
+			p.noSQLMarks.Store(nil)
+		} else {
+			p.noSQLMarks.Store(&asked)
+		}
+	})
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newCollector(p, cfg.Name))
 	}
@@ -773,13 +781,18 @@ func (p *Projection[Change, State]) deadSQLMarks(ctx context.Context) (stale, du
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
-	marks, err := p.sql.all(ctx)
-	if err != nil {
-		p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
-		return p.staleInSQL, p.dueInSQL
+	marks, read := map[string]string{}, now
+	if none := p.noSQLMarks.Load(); none != nil && now.Sub(*none) < deadAfter/2 {
+		read = *none
+	} else {
+		var err error
+		if marks, err = p.sql.all(ctx); err != nil {
+			p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
+			return p.staleInSQL, p.dueInSQL
+		}
+		delete(marks, p.cfg.Node)
 	}
-	delete(marks, p.cfg.Node)
-	p.sqlMarksRead, p.sqlMarks = now, marks
+	p.sqlMarksRead, p.sqlMarks = read, marks
 	p.staleInSQL, p.dueInSQL = p.seenInSQL.deadMarks(marks, p.repeatAfter)
 	return p.staleInSQL, p.dueInSQL
 }

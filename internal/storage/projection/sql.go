@@ -26,6 +26,11 @@ func (s *sqlStore) write(ctx context.Context, node, mark string) error {
 	return err
 }
 
+// anyMark is the probe for marks.
+func (s *sqlStore) anyMark() sqldb.Probe {
+	return sqldb.Probe{Query: "SELECT 1 FROM projection_marks WHERE projection = ?", Args: func() []any { return []any{s.name} }}
+}
+
 // all returns the marks by node.
 func (s *sqlStore) all(ctx context.Context) (map[string]string, error) {
 	marks := map[string]string{}

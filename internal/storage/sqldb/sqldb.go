@@ -61,8 +61,10 @@ type DB struct {
 	turns   turns
 	packets bool // a packet to the server may have several statements
 
-	mu    sync.Mutex
-	wakes map[chan struct{}]struct{}
+	mu      sync.Mutex
+	wakes   map[chan struct{}]struct{}
+	probes  []*probing // replaced as a whole, never modified
+	hurried []func() bool
 }
 
 var (

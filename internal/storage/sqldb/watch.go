@@ -3,14 +3,24 @@ package sqldb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	// watchInterval is the interval of checks. It bounds the delay until an outage, or its end, is detected.
-	watchInterval = time.Second
+	// watchInterval is the smallest interval of checks without [DB.HurryWhile], and watchJitter bounds the random
+	// difference.
+	watchInterval = 1150 * time.Millisecond
+	watchJitter   = 200 * time.Millisecond
+	// WatchWithin is the largest interval of checks, which bounds the delay until an outage, its end, or what a [Probe]
+	// finds is detected.
+	WatchWithin = watchInterval + watchJitter
+	// hurryInterval is the interval of checks in a hurry.
+	hurryInterval = 200 * time.Millisecond
 	// watchTimeout bounds one check, including its wait for a connection: a pool without a free connection for this
 	// long serves no request either.
 	watchTimeout = 3 * time.Second
@@ -25,22 +35,102 @@ type outage struct {
 	refusal atomic.Pointer[string] // of the last write; nil means that it was accepted
 }
 
-// Watch checks once a second whether the database answers, until ctx ends, and then returns nil. It logs one line at
-// the start of an outage and one at its end; [DB.Away] returns the start. Every ten seconds Watch calls write, which
-// commits a small change, because only a write detects a full disk. [DB.Refuses] returns the result. A server process
-// calls Watch once.
+// Probe is a SELECT of rows. Its first row shows that work waits.
+type Probe struct {
+	Query string
+	Args  func() []any // nil means none
+}
+
+// probing is a probe with the function that gets its results.
+type probing struct {
+	Probe
+	found func(found bool, asked time.Time)
+}
+
+// AddProbe calls found after each check of [DB.Watch] until remove is called. found gets whether the probe had a row at
+// a time after asked, and must not block. All probes are parts of one statement.
+func (db *DB) AddProbe(p Probe, found func(found bool, asked time.Time)) (remove func()) {
+	added := &probing{p, found}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.probes = append(slices.Clip(db.probes), added)
+	return func() {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.probes = slices.DeleteFunc(slices.Clone(db.probes), func(p *probing) bool { return p == added })
+	}
+}
+
+// HurryWhile makes [DB.Watch] check five times a second while f returns true.
+func (db *DB) HurryWhile(f func() bool) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.hurried = append(db.hurried, f)
+}
+
+// probe checks whether the database answers and accepts transactions, and asks all probes. On a server with read_only,
+// the start of a transaction shows whether the user may write in spite of that.
+func (db *DB) probe(ctx context.Context) error {
+	db.mu.Lock()
+	probes := db.probes
+	db.mu.Unlock()
+	query, args := "SELECT @@read_only", []any(nil)
+	if db.dialect == SQLite {
+		query = "SELECT 'OFF'"
+	}
+	readOnly, rows := "", make([]bool, len(probes))
+	into := []any{&readOnly}
+	for i, p := range probes {
+		query += ", EXISTS (" + p.Query + ")"
+		if p.Args != nil {
+			args = append(args, p.Args()...)
+		}
+		into = append(into, &rows[i])
+	}
+	asked := time.Now()
+	if err := db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
+		return fmt.Errorf("sqldb.Watch %s: %w", db.place, err)
+	}
+	for i, p := range probes {
+		p.found(rows[i], asked)
+	}
+	if readOnly != "0" && readOnly != "OFF" {
+		return db.Ping(ctx)
+	}
+	return nil
+}
+
+// awaitCheck waits until the next check is due, or ctx ends.
+func (db *DB) awaitCheck(ctx context.Context) {
+	for due := time.Now().Add(watchInterval + rand.N(watchJitter)); time.Now().Before(due); {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(hurryInterval, time.Until(due))):
+		}
+		db.mu.Lock()
+		hurried := db.hurried
+		db.mu.Unlock()
+		if db.Away().IsZero() && slices.ContainsFunc(hurried, func(f func() bool) bool { return f() }) {
+			return
+		}
+	}
+}
+
+// Watch checks about each second whether the database answers, until ctx ends, and then returns nil. It also asks the
+// probes; see [DB.AddProbe]. It logs one line at the start of an outage and one at its end; [DB.Away] returns the start.
+// Every ten seconds Watch calls write, which commits a small change, because only a write detects a full disk.
+// [DB.Refuses] returns the result. A server process calls Watch once.
 func (db *DB) Watch(ctx context.Context, write func(context.Context) error) error {
 	var began time.Time
 	written := time.Now()
 	for {
-		select {
-		case <-ctx.Done():
+		if db.awaitCheck(ctx); ctx.Err() != nil {
 			return nil
-		case <-time.After(watchInterval):
 		}
 		asked, at := time.Now(), db.Now()
 		asking, cancel := context.WithTimeout(ctx, watchTimeout)
-		err := db.Ping(asking)
+		err := db.probe(asking)
 		if err == nil && (db.Refuses() != "" || time.Since(written) >= writeInterval) {
 			written = asked
 			db.recordWrite(ctx, write(asking))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -114,6 +115,115 @@ func TestWatch_FullDiskShowsInATrialWrite(t *testing.T) {
 			t.Errorf("the log has\n%s", log.String())
 		}
 	})
+}
+
+// watch runs db.Watch until stop is called.
+func watch(t *testing.T, db *sqldb.DB) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { must(t, db.Watch(ctx, func(context.Context) error { return nil })) })
+	return func() { cancel(); watching.Wait() }
+}
+
+func TestProbe_FindsRowsAtTheNextCheck(t *testing.T) {
+	db := sqldbtest.Open(t, sqldb.Config{Dir: t.TempDir()})
+	exec(t, db, "CREATE TABLE things (id INTEGER)")
+	bubble.Test(t, func(t *testing.T) {
+		defer watch(t, db)()
+		var found atomic.Pointer[string]
+		results, least := 0, 1
+		remove := db.AddProbe(sqldb.Probe{Query: "SELECT 1 FROM things WHERE id >= ?", Args: func() []any { return []any{least} }},
+			func(has bool, asked time.Time) {
+				results++
+				text := fmt.Sprint(has, time.Since(asked) < time.Second)
+				found.Store(&text)
+			})
+		expect := func(want string) {
+			t.Helper()
+			found.Store(nil)
+			bubble.Sleep(sqldb.WatchWithin)
+			if got := found.Load(); got == nil || *got != want {
+				t.Errorf("found %v, want %s", got, want)
+			}
+		}
+		db.AddProbe(sqldb.Probe{Query: "SELECT 1"}, func(has bool, _ time.Time) {
+			if !has {
+				t.Error("the second probe has the result of the first one")
+			}
+		})
+		expect("false true")
+		exec(t, db, "INSERT INTO things VALUES (1)")
+		expect("true true")
+		least = 2
+		expect("false true")
+		before := results
+		bubble.Sleep(time.Hour)
+		if n := results - before; n < 2700 || n > 3150 {
+			t.Errorf("%d checks in an hour, want 48 a minute", n)
+		}
+		var hurry atomic.Bool
+		hurry.Store(true)
+		db.HurryWhile(hurry.Load)
+		before = results
+		bubble.Sleep(time.Minute)
+		if n := results - before; n < 290 {
+			t.Errorf("%d checks in a minute in a hurry, want five a second", n)
+		}
+		hurry.Store(false)
+		remove()
+		before = results
+		bubble.Sleep(time.Minute)
+		if results != before {
+			t.Error("a removed probe is asked")
+		}
+	})
+}
+
+// A check with all probes is one statement.
+func TestWatch_OneStatementPerCheck(t *testing.T) {
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{Engine: sqldbtest.Default(t)})
+	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
+	counter := sqldbtest.Open(t, sqldb.Config{URL: server.URL, MaxConns: 1})
+	statements := func() (n int) {
+		var name string
+		must(t, counter.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
+		return n
+	}
+	var checks atomic.Int64
+	for range 2 {
+		db.AddProbe(sqldb.Probe{Query: "SELECT 1"}, func(bool, time.Time) { checks.Add(1) })
+	}
+	defer watch(t, db)()
+	at := func(n int64) int {
+		eventually.True(t, "checks", func() bool { return checks.Load() >= 2*n })
+		return statements()
+	}
+	first := at(1) // it opens the connection
+	if n := at(3) - first; n != 3 {
+		t.Errorf("two checks, and the count of them, are %d statements, want 3", n)
+	}
+}
+
+// A server that has become a replica answers, but is away. A user who may write in spite of read_only uses it.
+func TestWatch_ReadOnlyServerIsAway(t *testing.T) {
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	admin := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
+	exec(t, admin, "CREATE USER stoa@127.0.0.1")
+	exec(t, admin, "GRANT ALL ON `stoa\\_%`.* TO stoa@127.0.0.1")
+	db := sqldbtest.Open(t, sqldb.Config{URL: strings.Replace(server.URL, "root@", "stoa@", 1)})
+	var checks atomic.Int64
+	admin.AddProbe(sqldb.Probe{Query: "SELECT 1"}, func(bool, time.Time) { checks.Add(1) })
+	defer watch(t, db)()
+	defer watch(t, admin)()
+	exec(t, admin, "SET GLOBAL read_only = 1")
+	eventually.True(t, "the server to be away", func() bool { return !db.Away().IsZero() })
+	before := checks.Load()
+	eventually.True(t, "checks of the administrator", func() bool { return checks.Load() >= before+2 })
+	if !admin.Away().IsZero() {
+		t.Error("the server is away for a user who may write")
+	}
+	exec(t, admin, "SET GLOBAL read_only = 0")
+	eventually.True(t, "the server to be back", func() bool { return db.Away().IsZero() })
 }
 
 // InnoDB refuses writes in READ COMMITTED while the binary log has the statement format (error 1665).
