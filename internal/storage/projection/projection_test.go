@@ -787,6 +787,34 @@ func TestMarksInSQLAreThoseOfOneProjection(t *testing.T) {
 	}
 }
 
+// A check of the database finds whether there are marks. Only then they are read.
+func TestMarksInSQL_AreReadIfACheckFindsSome(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		sql := sqldbtest.SQLite(t)
+		d := newDomainOn(t, redistest.InMemory(t).Open(t), sql, "n1")
+		ctx, cancel := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer cancel()
+		watching.Go(func() { _ = sql.Watch(ctx, func(context.Context) error { return nil }) })
+		bubble.Sleep(sqldb.WatchWithin)
+		asked := d.noSQLMarks.Load()
+		if asked == nil {
+			t.Fatal("the check without marks is unknown")
+		}
+		if d.deadSQLMarks(ctx); !d.sqlMarksRead.Equal(*asked) || len(d.sqlMarks) != 0 {
+			t.Errorf("marks %v as of %s, want none as of the check at %s", d.sqlMarks, d.sqlMarksRead, *asked)
+		}
+		if err := d.sql.write(ctx, "n2", "1 1"); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(deadAfter / 2)
+		if d.deadSQLMarks(ctx); !maps.Equal(d.sqlMarks, map[string]string{"n2": "1 1"}) {
+			t.Errorf("marks %v, want that of n2", d.sqlMarks)
+		}
+	})
+}
+
 // A moved mark states that no row is missing.
 func TestTheMarkStandsUntilWhatWasMissedIsThere(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
