@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,12 +76,12 @@ func TestWaiting_FindsUnfinishedRunsOfItsKinds(t *testing.T) {
 		defer watching.Wait()
 		defer stop()
 		watching.Go(func() { _ = o.Store.db.Watch(ctx, func(context.Context) error { return nil }) })
-		waits := false
-		o.Store.db.AddProbe(*o.Waiting(), func(found bool, _ time.Time) { waits = found })
+		var waits atomic.Bool
+		o.Store.db.AddProbe(*o.Waiting(), func(found bool, _ time.Time) { waits.Store(found) })
 		expect := func(want bool) {
 			t.Helper()
-			if bubble.Sleep(sqldb.WatchWithin); waits != want {
-				t.Errorf("a run waits: %t, want %t", waits, want)
+			if bubble.Sleep(sqldb.WatchWithin); waits.Load() != want {
+				t.Errorf("a run waits: %t, want %t", !want, want)
 			}
 		}
 		expect(false)

@@ -441,21 +441,34 @@ func TestJob_StartsWhenWorkWaits(t *testing.T) {
 		defer watching.Wait()
 		defer end()
 		watching.Go(func() { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
-		var at []time.Time
+		var mu sync.Mutex
+		var runs []time.Time
 		var fail error
+		take := func(next error) (at []time.Time) {
+			mu.Lock()
+			defer mu.Unlock()
+			at, runs, fail = runs, nil, next
+			return at
+		}
 		stop := running(t, worker.PoolConfig{DB: db}, worker.Job{Name: "j", Every: time.Hour, Waiting: &sqldb.Probe{Query: "SELECT 1 FROM work"},
-			Run: func(context.Context) error { at = append(at, time.Now()); return fail }})
+			Run: func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				runs = append(runs, time.Now())
+				return fail
+			}})
 		defer stop()
 		bubble.Sleep(2 * time.Hour)
-		at = nil
+		take(nil)
 		began := time.Now()
 		exec("INSERT INTO work VALUES (1)")
 		bubble.Sleep(sqldb.WatchWithin)
-		if len(at) != 1 {
+		if at := take(nil); len(at) != 1 {
 			t.Errorf("%d runs %s after the work was added, want 1", len(at), sqldb.WatchWithin)
 		}
 		db.HurryWhile(func() bool { return time.Since(began) < time.Minute })
 		bubble.Sleep(30 * time.Second)
+		at := take(errors.New("boom"))
 		if len(at) < 20 || len(at) > 31 {
 			t.Errorf("%d runs in half a minute, want about one a second", len(at))
 		}
@@ -464,9 +477,8 @@ func TestJob_StartsWhenWorkWaits(t *testing.T) {
 				t.Errorf("two runs within %s", gap)
 			}
 		}
-		fail, at = errors.New("boom"), nil
 		bubble.Sleep(time.Minute)
-		if len(at) > 8 {
+		if at := take(nil); len(at) > 8 {
 			t.Errorf("%d runs in a minute of failures, want the back-off", len(at))
 		}
 	})

@@ -131,10 +131,10 @@ func TestProbe_FindsRowsAtTheNextCheck(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		defer watch(t, db)()
 		var found atomic.Pointer[string]
-		results, least := 0, 1
-		remove := db.AddProbe(sqldb.Probe{Query: "SELECT 1 FROM things WHERE id >= ?", Args: func() []any { return []any{least} }},
+		var results, least atomic.Int64
+		remove := db.AddProbe(sqldb.Probe{Query: "SELECT 1 FROM things WHERE id >= ?", Args: func() []any { return []any{least.Load()} }},
 			func(has bool, asked time.Time) {
-				results++
+				results.Add(1)
 				text := fmt.Sprint(has, time.Since(asked) < time.Second)
 				found.Store(&text)
 			})
@@ -154,26 +154,26 @@ func TestProbe_FindsRowsAtTheNextCheck(t *testing.T) {
 		expect("false true")
 		exec(t, db, "INSERT INTO things VALUES (1)")
 		expect("true true")
-		least = 2
+		least.Store(2)
 		expect("false true")
-		before := results
+		before := results.Load()
 		bubble.Sleep(time.Hour)
-		if n := results - before; n < 2700 || n > 3150 {
+		if n := results.Load() - before; n < 2700 || n > 3150 {
 			t.Errorf("%d checks in an hour, want 48 a minute", n)
 		}
 		var hurry atomic.Bool
 		hurry.Store(true)
 		db.HurryWhile(hurry.Load)
-		before = results
+		before = results.Load()
 		bubble.Sleep(time.Minute)
-		if n := results - before; n < 290 {
+		if n := results.Load() - before; n < 290 {
 			t.Errorf("%d checks in a minute in a hurry, want five a second", n)
 		}
 		hurry.Store(false)
 		remove()
-		before = results
+		before = results.Load()
 		bubble.Sleep(time.Minute)
-		if results != before {
+		if results.Load() != before {
 			t.Error("a removed probe is asked")
 		}
 	})
