@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -33,7 +32,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/internal/webhooks"
-	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -85,9 +83,8 @@ func (a *App) newShared(context.Context) (err error) {
 	a.cluster = cluster.New(cluster.Config{Redis: a.redis, Bus: a.bus, Node: a.id, Version: obs.Build().Version, Roles: a.cfg.allRoles(),
 		Metrics: a.reg, Log: a.log, Sockets: a.openSockets, Ordered: a.ordered, Settings: a.cfg.Cluster})
 	counts := obs.NewCaches(a.reg)
-	nodes := a.bus.Nodes()
 	a.drops = drops.New(drops.Config{DB: a.db, Cached: Cached(), Alone: !strings.Contains(a.cfg.Redis, "://"), Log: a.log,
-		Fresh: func() bool { return time.Duration(bus.Now()-nodes.Seen()) < leastStale }})
+		Connected: a.bus.Nodes().Connected})
 	a.caches = cache.NewRuntime(a.redis, a.bus.Nodes(), cache.Config{Budget: a.cfg.Cache.Budget, Loads: a.cfg.Cache.Loads, Retries: a.drops,
 		Hooks: counts.Hooks(), Log: a.log})
 	counts.Watch(a.caches)

@@ -20,8 +20,5 @@
 // An operator's order to a node ([Send]) is a key that the node reads in each round: to drain, or to serve again. The
 // entry of the node then contains the id of the order and the number of open sockets.
 //
-// A round costs a node seven commands in two round trips, whatever the number of nodes.
-//
-// Nodes of the previous version store and read cluster:lease:{node} instead. In this version, nodes renew both leases,
-// and read the older one of nodes that have no other.
+// A round costs a node six commands in two round trips, whatever the number of nodes.
 package cluster

@@ -26,11 +26,6 @@ var (
 	leaseKeys = keyspace.Def2[keyspace.Word[leaseSlot], ID](Keys, "cluster:leases:{{slot}}:{node}", keyspace.BytesOf("boot id"),
 		keyspace.Lease(leaseLife), keyspace.Doc{Purpose: "the node is alive while it exists", Together: "leases", MaxBytes: 64})
 
-	// olderLeaseKeys are the leases of nodes of the version before leaseKeys. Nodes of this version also store them, for
-	// those nodes.
-	olderLeaseKeys = keyspace.Def1[ID](Keys, "cluster:lease:{node}", keyspace.BytesOf("boot id"),
-		keyspace.Lease(leaseLife), keyspace.Doc{Purpose: "the lease for nodes of the previous version", MaxBytes: 64})
-
 	entryKeys = keyspace.Def1[ID](Keys, "cluster:node:{node}", keyspace.JSONOf[Node](),
 		keyspace.Expire(entryLife), keyspace.Doc{Purpose: "description of a node, for people", MaxBytes: 4096, Version: 2})
 

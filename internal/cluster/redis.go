@@ -54,10 +54,8 @@ func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 	if err != nil {
 		return r, err
 	}
-	lease := func(key keyspace.Key) keyspace.Cmd {
-		return renewLease.Cmd([]keyspace.Key{key}, n.Boot.String(), keyspace.Millis(s.lease))
-	}
-	replies := s.db.DoMulti(ctx, []keyspace.Cmd{lease(leaseKey(n.ID)), lease(olderLeaseKeys.At(n.ID).Key), set,
+	lease := renewLease.Cmd([]keyspace.Key{leaseKey(n.ID)}, n.Boot.String(), keyspace.Millis(s.lease))
+	replies := s.db.DoMulti(ctx, []keyspace.Cmd{lease, set,
 		{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{score(n.Heartbeat), n.ID.String()}}, listCmd(),
 		{Name: "GET", Key: orderKeys.At(n.ID).Key}})
 	if err := keyspace.FirstErr(replies); err != nil {
@@ -67,7 +65,7 @@ func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 	if err != nil {
 		return r, err
 	}
-	order, found, err := replies[5].Text()
+	order, found, err := replies[4].Text()
 	if err != nil {
 		return r, err
 	}
@@ -75,7 +73,7 @@ func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 		r.order = Order{} // an order in a format that this build does not know
 	}
 	r.lapsed = before != n.Boot.String()
-	r.nodes, err = parseList(replies[4])
+	r.nodes, err = parseList(replies[3])
 	return r, err
 }
 
@@ -97,7 +95,7 @@ func (s *redisStore) leave(ctx context.Context, n Node) error {
 		return err
 	}
 	return keyspace.FirstErr(s.db.DoMulti(ctx, []keyspace.Cmd{
-		{Name: "DEL", Key: leaseKey(n.ID)}, {Name: "DEL", Key: olderLeaseKeys.At(n.ID).Key}, set,
+		{Name: "DEL", Key: leaseKey(n.ID)}, set,
 		{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{"-" + score(n.Heartbeat), n.ID.String()}},
 	}))
 }
@@ -134,8 +132,7 @@ func (s *redisStore) list(ctx context.Context) ([]listed, error) {
 	return parseList(s.db.Do(ctx, listCmd()))
 }
 
-// leases fills in which nodes are alive. It reads all leases in one command, and then the older leases of nodes that
-// have none: nodes of the previous version, and dead nodes.
+// leases fills in which nodes are alive.
 func (s *redisStore) leases(ctx context.Context, nodes []listed) error {
 	if len(nodes) == 0 {
 		return nil
@@ -148,30 +145,12 @@ func (s *redisStore) leases(ctx context.Context, nodes []listed) error {
 	if err != nil || len(held) != len(nodes) {
 		return cmpErr(err, "MGET")
 	}
-	var without []*listed
-	for i := range nodes {
-		if nodes[i].setBoot(held[i]); nodes[i].boot.IsZero() {
-			without = append(without, &nodes[i])
+	for i, r := range held {
+		if text, ok, err := r.Text(); ok && err == nil {
+			nodes[i].boot, _ = ids.Parse[boot](text) // zero if it was written by hand
 		}
-	}
-	cmds := make([]keyspace.Cmd, len(without))
-	for i, n := range without {
-		cmds[i] = keyspace.Cmd{Name: "GET", Key: olderLeaseKeys.At(n.id).Key}
-	}
-	for i, r := range s.db.DoMulti(ctx, cmds) {
-		if _, _, err := r.Text(); err != nil {
-			return err
-		}
-		without[i].setBoot(r)
 	}
 	return nil
-}
-
-// setBoot sets the boot from the value of a lease, which may be nil.
-func (n *listed) setBoot(lease keyspace.Reply) {
-	if text, ok, err := lease.Text(); ok && err == nil {
-		n.boot, _ = ids.Parse[boot](text) // zero if it was written by hand
-	}
 }
 
 // forget removes nodes without an entry from the list.

@@ -370,7 +370,7 @@ func TestLive_WithoutOwnLeaseReportsNoDeaths(t *testing.T) {
 		}
 		var lost []keyspace.Cmd
 		for _, id := range []ID{a.self.ID, b.self.ID} {
-			lost = append(lost, keyspace.Cmd{Name: "DEL", Key: leaseKey(id)}, keyspace.Cmd{Name: "DEL", Key: olderLeaseKeys.At(id).Key})
+			lost = append(lost, keyspace.Cmd{Name: "DEL", Key: leaseKey(id)})
 		}
 		must(t, keyspace.FirstErr(db.DoMulti(t.Context(), lost)))
 		if live, err := a.Live(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
@@ -406,35 +406,6 @@ func TestRound_ReadsAllLeasesInOneCommand(t *testing.T) {
 		}
 		if live := liveOf(t, m); len(live) != 6 {
 			t.Errorf("%d nodes are live, want 6", len(live))
-		}
-	})
-}
-
-// A node of the previous version stores and reads the older lease only.
-func TestLeases_NodesOfThePreviousVersion(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		db := redistest.Open(t, "embedded")
-		m, older := join(t, db, lives{Beat, time.Minute, time.Hour}), ids.New[Node]()
-		seenByOlder := func() bool {
-			held, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: olderLeaseKeys.At(m.self.ID).Key}).Text()
-			must(t, err)
-			return held == m.self.Boot.String()
-		}
-		bootOfOlder := ids.New[boot]()
-		must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{
-			{Name: "SET", Key: olderLeaseKeys.At(older).Key, Args: []string{bootOfOlder.String(), "PX", "60000"}},
-			{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{score(time.Now()), older.String()}},
-		})))
-		beatOnce(t, m)
-		if live := liveOf(t, m); live[older] != bootOfOlder || live[m.self.ID] != m.self.Boot {
-			t.Errorf("live are %v, want both", live)
-		}
-		if !seenByOlder() {
-			t.Error("the older node does not see the newer one")
-		}
-		m.signOff(t.Context())
-		if seenByOlder() {
-			t.Error("the older node sees a node that has signed off")
 		}
 	})
 }

@@ -494,7 +494,7 @@ func TestBlock_FromNodeWithoutRedisReachesOthers(t *testing.T) {
 		w.must(w.Block(t.Context(), bob, ann))
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
-		others := drops.New(drops.Config{DB: db, Cached: drops.NewCached(Keys), Fresh: func() bool { return true },
+		others := drops.New(drops.Config{DB: db, Cached: drops.NewCached(Keys), Connected: func() bool { return true },
 			Log: slog.New(slog.DiscardHandler)})
 		running.Go(func() { others.Run(ctx, other.caches.Runtime) })
 		running.Go(func() { w.must(db.Watch(ctx, func(context.Context) error { return nil })) })

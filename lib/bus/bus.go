@@ -93,6 +93,7 @@ type Bus struct {
 	clocked Moment // when the servers' clock was read; only used by Run
 
 	seen  atomic.Int64
+	heard atomic.Bool // the last beat got replies
 	era   atomic.Uint64
 	zero  atomic.Int64  // Unix ns of the servers at moment 0; 0 if unknown
 	used  atomic.Bool   // Seen was called since the last beat
@@ -199,6 +200,9 @@ func (b *Bus) Seen() Moment {
 	}
 	return Moment(b.seen.Load())
 }
+
+// Connected reports whether Redis answered the last beat. Unlike [Bus.Seen], it does not shorten the interval of beats.
+func (b *Bus) Connected() bool { return b.heard.Load() }
 
 // Era changes when a server was restarted or failed over and may have lost the newest writes. It is the same on all
 // nodes, and 0 while unknown. [Handler.Lost] of each topic is called before [Bus.Seen] passes the change.

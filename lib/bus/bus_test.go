@@ -756,8 +756,10 @@ func TestRun_BeatsLessOftenWhileUnused(t *testing.T) {
 			t.Errorf("used for 30 s: got %d reads and %d other commands, want a read each 100 ms and 4 others a second", reads, others)
 		}
 		server.Kill()
-		if time.Sleep(10 * time.Second); b.Stats().Failed < 90 {
-			t.Errorf("got %d beats without Redis in 10 s, want one each 100 ms", b.Stats().Failed)
+		connected := b.Connected()
+		if time.Sleep(10 * time.Second); b.Stats().Failed < 90 || !connected || b.Connected() {
+			t.Errorf("got %d beats without Redis in 10 s, want one each 100 ms; connected before: %v, now: %v", b.Stats().Failed, connected,
+				b.Connected())
 		}
 		cancel()
 		<-ended

@@ -51,6 +51,7 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 			return context.Cause(ctx)
 		}
 		b.stats.beats.Add(1)
+		b.heard.Store(err == nil)
 		switch {
 		case err != nil:
 			b.stats.failed.Add(1)

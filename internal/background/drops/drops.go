@@ -75,11 +75,11 @@ func enqueue(ctx context.Context, tx *sqldb.Tx, d Drop) error {
 
 // Config configures a [Queue].
 type Config struct {
-	DB     *sqldb.DB // whose Watch finds drops in SQL
-	Cached *Cached
-	Fresh  func() bool // reports whether this node is connected to Redis
-	Alone  bool        // no other node uses this Redis
-	Log    *slog.Logger
+	DB        *sqldb.DB // whose Watch finds drops in SQL
+	Cached    *Cached
+	Connected func() bool // reports whether this node is connected to Redis
+	Alone     bool        // no other node uses this Redis
+	Log       *slog.Logger
 }
 
 // Queue has the drops that wait for Redis, in memory and in SQL. It implements cache.RetryQueue.
@@ -126,7 +126,7 @@ func New(cfg Config) *Queue {
 				}
 			}
 		})
-	q.db.HurryWhile(func() bool { return !cfg.Fresh() || q.inHurry() })
+	q.db.HurryWhile(func() bool { return !cfg.Connected() || q.inHurry() })
 	return q
 }
 

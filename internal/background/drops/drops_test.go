@@ -43,7 +43,7 @@ type node struct {
 }
 
 func newQueue(db *sqldb.DB) *Queue {
-	return New(Config{DB: db, Cached: NewCached(schema), Fresh: func() bool { return true }, Alone: true, Log: slog.New(slog.DiscardHandler)})
+	return New(Config{DB: db, Cached: NewCached(schema), Connected: func() bool { return true }, Alone: true, Log: slog.New(slog.DiscardHandler)})
 }
 
 func newNode(t *testing.T, url string) *node {
@@ -270,7 +270,7 @@ func TestAdd_ReturnsWhenAnotherNodeHasFoundTheDrop(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		open := func() *Queue {
-			return New(Config{DB: db, Cached: NewCached(schema), Fresh: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+			return New(Config{DB: db, Cached: NewCached(schema), Connected: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
 		}
 		cutOff, other := open(), open()
 		var dropped atomic.Pointer[time.Time]
@@ -312,9 +312,9 @@ func TestAdd_ReturnsWhenAnotherNodeHasFoundTheDrop(t *testing.T) {
 // A node that is cut off knows that drops wait before its Redis is back.
 func TestQueue_ChecksOftenWithoutRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		var fresh atomic.Bool
+		var connected atomic.Bool
 		db := sqldbtest.SQLite(t)
-		q := New(Config{DB: db, Cached: NewCached(schema), Fresh: fresh.Load, Alone: true, Log: slog.New(slog.DiscardHandler)})
+		q := New(Config{DB: db, Cached: NewCached(schema), Connected: connected.Load, Alone: true, Log: slog.New(slog.DiscardHandler)})
 		background(t, func(ctx context.Context) { q.runSQL(ctx, func([]keyspace.Key) error { return redis.ErrUnavailable }) })
 		background(t, func(ctx context.Context) { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
 		bubble.Sleep(time.Minute)
