@@ -43,7 +43,8 @@ type node struct {
 }
 
 func newQueue(db *sqldb.DB) *Queue {
-	return New(Config{DB: db, Cached: NewCached(schema), Connected: func() bool { return true }, Alone: true, Log: slog.New(slog.DiscardHandler)})
+	return New(Config{DB: db, Cached: NewCached(schema), Connected: func() bool { return true }, Alone: true,
+		Log: slog.New(slog.DiscardHandler)})
 }
 
 func newNode(t *testing.T, url string) *node {
