@@ -52,7 +52,7 @@ func (c *Client) ClearChat(ctx context.Context, chat string) error {
 // Send sends a message. When it returns without an error, the message is durable. A retry with the same ClientID and
 // content returns the same message.
 func (c *Client) Send(ctx context.Context, chat string, in api.Send) (out api.Sent, err error) {
-	err = c.do(ctx, call{method: http.MethodPost, path: chatPath(chat, "/messages"), in: in, out: &out, once: true})
+	err = c.do(ctx, call{method: http.MethodPost, path: chatPath(chat, "/messages"), in: in, out: &out, keyless: true})
 	return out, err
 }
 

@@ -159,7 +159,7 @@ type call struct {
 	in           any    // encoded as JSON, or raw; nil sends no body
 	out          any    // decoded from JSON, or raw; nil ignores the body
 	open         bool   // needs no bearer token
-	once         bool   // happens once without an Idempotency-Key
+	keyless      bool   // happens once without an Idempotency-Key
 	leaves       bool   // logs out
 	lost         bool   // a try got no response and may still run
 	bearer       string // the token of the last try
@@ -187,7 +187,7 @@ func (c *Client) do(ctx context.Context, call call) (err error) {
 	key := ""
 	if call.method != http.MethodGet {
 		var ok bool
-		if key, ok = ctx.Value(keyOfContext{}).(string); !ok && !call.once {
+		if key, ok = ctx.Value(keyOfContext{}).(string); !ok && !call.keyless {
 			key = crand.Text()
 		}
 	}

@@ -87,10 +87,10 @@ func newProfiles(w *world) *profiles {
 }
 
 func (w *profiles) begin() {
-	w.work(4, 100*time.Millisecond, func(rng *rand.Rand, i int) { // each changes the names of ten users
+	w.work(4, 200*time.Millisecond, func(rng *rand.Rand, i int) { // each changes the names of ten users
 		w.rename(w.nodes[rng.IntN(2)], w.people[10*i+rng.IntN(10)])
 	})
-	w.work(4, 20*time.Millisecond, func(rng *rand.Rand, _ int) {
+	w.work(4, 100*time.Millisecond, func(rng *rand.Rand, _ int) {
 		p, n := w.people[rng.IntN(len(w.people))], rng.IntN(2)
 		began := time.Now()
 		least := p.atLeast(began)
