@@ -215,6 +215,7 @@ type rows struct {
 func (s *session) boundRows(ctx context.Context, cancel context.CancelFunc, bounded bool, got driver.Rows, err error) (driver.Rows, error) {
 	if err != nil {
 		defer cancel()
+		s.waiting.ended(err)
 		return got, unanswered(ctx, bounded, err)
 	}
 	return rows{got.(driverRows), s, ctx, cancel, bounded}, nil
@@ -234,8 +235,10 @@ func (r rows) NextResultSet() error {
 	return unanswered(r.ctx, r.bounded, err)
 }
 
-// Close implements [driver.Rows].
+// Close implements [driver.Rows]. It reads the rest of the response.
 func (r rows) Close() error {
 	defer r.cancel()
-	return r.driverRows.Close()
+	err := r.driverRows.Close()
+	r.on.waiting.ended(err)
+	return err
 }

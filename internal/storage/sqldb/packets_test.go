@@ -176,6 +176,14 @@ func TestTx_NoStatementRunsBehindAConflict(t *testing.T) {
 			must(t, err)
 			_, _ = stmt.ExecContext(ctx)
 		},
+		"query": func(ctx context.Context, tx *sqldb.Tx) {
+			stmt, err := tx.SQL().PrepareContext(ctx, "CALL lose()")
+			must(t, err)
+			_ = stmt.QueryRowContext(ctx).Err()
+		},
+		"a row": func(ctx context.Context, tx *sqldb.Tx) {
+			_ = tx.QueryRowContext(ctx, "CALL lose_rows()").Scan(new(int))
+		},
 		"rows": func(ctx context.Context, tx *sqldb.Tx) {
 			rows, err := tx.QueryContext(ctx, "CALL lose_rows()")
 			must(t, err)
