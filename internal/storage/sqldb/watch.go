@@ -24,6 +24,8 @@ const (
 	// watchTimeout bounds one check, including its wait for a connection: a pool without a free connection for this
 	// long serves no request either.
 	watchTimeout = 3 * time.Second
+	// probesTimeout bounds the probes of a check. The rest of watchTimeout is for a check without probes.
+	probesTimeout = watchTimeout / 2
 	// writeInterval is the interval of trial writes. Each one is a commit.
 	writeInterval = 10 * time.Second
 )
@@ -33,6 +35,7 @@ type outage struct {
 	since   atomic.Int64           // Unix milliseconds; 0 means that the database answers
 	reason  atomic.Pointer[string] // of the last outage
 	refusal atomic.Pointer[string] // of the last write; nil means that it was accepted
+	blind   bool                   // the probes failed although the database answers; only used by Watch
 }
 
 // Probe is a SELECT of rows. Its first row shows that work waits.
@@ -48,7 +51,8 @@ type probing struct {
 }
 
 // AddProbe calls found after each check of [DB.Watch] until remove is called. found gets whether the probe had a row at
-// a time after asked, and must not block. All probes are parts of one statement.
+// a time after asked, and must not block. All probes are parts of one statement. If that fails although the database
+// answers, for example because a table is locked, found gets true.
 func (db *DB) AddProbe(p Probe, found func(found bool, asked time.Time)) (remove func()) {
 	added := &probing{p, found}
 	db.mu.Lock()
@@ -68,17 +72,45 @@ func (db *DB) HurryWhile(f func() bool) {
 	db.hurried = append(db.hurried, f)
 }
 
-// probe checks whether the database answers and accepts transactions, and asks all probes. On a server with read_only,
+// check checks whether the database answers and accepts transactions, and asks all probes. On a server with read_only,
 // the start of a transaction shows whether the user may write in spite of that.
-func (db *DB) probe(ctx context.Context) error {
+func (db *DB) check(ctx context.Context) error {
 	db.mu.Lock()
 	probes := db.probes
 	db.mu.Unlock()
+	asked := time.Now()
+	asking, cancel := context.WithTimeout(ctx, probesTimeout)
+	readOnly, rows, failed := db.probe(asking, probes)
+	cancel()
+	if failed != nil {
+		var err error
+		if readOnly, _, err = db.probe(ctx, nil); err != nil {
+			return fmt.Errorf("sqldb.Watch %s: %w", db.place, err)
+		}
+	}
+	if blind := failed != nil; blind != db.outage.blind {
+		if db.outage.blind = blind; blind {
+			db.log.LogAttrs(ctx, slog.LevelWarn, "sql: probes fail", slog.String("at", db.place), slog.Any("err", failed))
+		} else {
+			db.log.LogAttrs(ctx, slog.LevelInfo, "sql: probes work again", slog.String("at", db.place))
+		}
+	}
+	for i, p := range probes {
+		p.found(failed != nil || rows[i], asked)
+	}
+	if readOnly != "0" && readOnly != "OFF" {
+		return db.Ping(ctx)
+	}
+	return nil
+}
+
+// probe sends one statement. It returns the value of read_only, and which probes have a row.
+func (db *DB) probe(ctx context.Context, probes []*probing) (readOnly string, rows []bool, err error) {
 	query, args := "SELECT @@read_only", []any(nil)
 	if db.dialect == SQLite {
 		query = "SELECT 'OFF'"
 	}
-	readOnly, rows := "", make([]bool, len(probes))
+	rows = make([]bool, len(probes))
 	into := []any{&readOnly}
 	for i, p := range probes {
 		query += ", EXISTS (" + p.Query + ")"
@@ -87,17 +119,7 @@ func (db *DB) probe(ctx context.Context) error {
 		}
 		into = append(into, &rows[i])
 	}
-	asked := time.Now()
-	if err := db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
-		return fmt.Errorf("sqldb.Watch %s: %w", db.place, err)
-	}
-	for i, p := range probes {
-		p.found(rows[i], asked)
-	}
-	if readOnly != "0" && readOnly != "OFF" {
-		return db.Ping(ctx)
-	}
-	return nil
+	return readOnly, rows, db.QueryRowContext(ctx, query, args...).Scan(into...)
 }
 
 // awaitCheck waits until the next check is due, or ctx ends.
@@ -130,7 +152,7 @@ func (db *DB) Watch(ctx context.Context, write func(context.Context) error) erro
 		}
 		asked, at := time.Now(), db.Now()
 		asking, cancel := context.WithTimeout(ctx, watchTimeout)
-		err := db.probe(asking)
+		err := db.check(asking)
 		if err == nil && (db.Refuses() != "" || time.Since(written) >= writeInterval) {
 			written = asked
 			db.recordWrite(ctx, write(asking))
