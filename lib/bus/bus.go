@@ -42,7 +42,7 @@ type Config struct {
 	// receive each other's events.
 	Node string
 	// Beat is the interval of reading the log; 0 means 100 ms. Without calls of [Bus.Seen], the interval grows to three
-	// times Beat. It bounds how long a lost message stays undetected.
+	// times Beat, unless [Bus.KeepWithin] asks for less. It bounds how long a lost message stays undetected.
 	Beat time.Duration
 	// Keep is the smallest number of events in the log; 0 means 10,000. A node that misses more events gets
 	// [Handler.Lost].
@@ -98,6 +98,7 @@ type Bus struct {
 	zero  atomic.Int64  // Unix ns of the servers at moment 0; 0 if unknown
 	used  atomic.Bool   // Seen was called since the last beat
 	rests atomic.Bool   // the next beat is later than after Config.Beat
+	rest  atomic.Int64  // the longest interval of two beats, in nanoseconds
 	up    chan struct{} // closed by the first successful beat
 	stats stats
 }
@@ -127,6 +128,7 @@ func Open(db *redis.DB, keys Keys, cfg Config) (*Bus, error) {
 	}
 	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-", page: maxPage,
 		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1), up: make(chan struct{})}
+	b.rest.Store(int64(restBeats * cfg.Beat))
 	if db.Mode() == "cluster" {
 		b.verb = "SPUBLISH"
 	}
@@ -199,6 +201,18 @@ func (b *Bus) Seen() Moment {
 		}
 	}
 	return Moment(b.seen.Load())
+}
+
+// KeepWithin shortens the longest interval of beats, so that [Bus.Seen] returns a moment less than d ago while Redis
+// answers, also after a time without calls. Two beats of that time are a reserve. No interval is shorter than
+// Config.Beat.
+func (b *Bus) KeepWithin(d time.Duration) {
+	rest := int64(max(d-2*b.cfg.Beat, b.cfg.Beat))
+	for {
+		if old := b.rest.Load(); rest >= old || b.rest.CompareAndSwap(old, rest) {
+			return
+		}
+	}
 }
 
 // Connected reports whether Redis answered the last beat. Unlike [Bus.Seen], it does not shorten the interval of beats.

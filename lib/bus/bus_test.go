@@ -755,6 +755,12 @@ func TestRun_BeatsLessOftenWhileUnused(t *testing.T) {
 		if reads, others := commands(use); reads < 290 || others > 125 {
 			t.Errorf("used for 30 s: got %d reads and %d other commands, want a read each 100 ms and 4 others a second", reads, others)
 		}
+		b.KeepWithin(time.Minute)
+		b.KeepWithin(400 * time.Millisecond)
+		b.KeepWithin(500 * time.Millisecond)
+		if reads, _ := commands(rest); reads < 145 || reads > 155 {
+			t.Errorf("unused for 30 s, and kept within 400 ms: got %d reads, want a read each 200 ms", reads)
+		}
 		server.Kill()
 		connected := b.Connected()
 		if time.Sleep(10 * time.Second); b.Stats().Failed < 90 || !connected || b.Connected() {

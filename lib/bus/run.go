@@ -23,7 +23,7 @@ const (
 	minBudget = 100 * time.Millisecond
 	// pause is the shortest time between two beats, including those that a gap requests.
 	pause = 2 * time.Millisecond
-	// restBeats is the longest interval of two beats without calls of Seen, in units of Config.Beat.
+	// restBeats is the longest interval of two beats without calls of Seen, in units of Config.Beat; see KeepWithin.
 	restBeats = 3
 	// clockInterval is the interval of reading the servers' clock.
 	clockInterval = Moment(time.Second)
@@ -63,7 +63,7 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 		}
 		failing = err != nil
 		b.rests.Store(true) // before used is read, so that no call of Seen is missed
-		if interval = min(2*interval, restBeats*b.cfg.Beat); b.used.Swap(false) || failing {
+		if interval = min(2*interval, time.Duration(b.rest.Load())); b.used.Swap(false) || failing {
 			interval = b.cfg.Beat
 			b.rests.Store(false)
 		}

@@ -905,6 +905,22 @@ func TestMaxStale_LessThanTwoBeatsPanics(t *testing.T) {
 	}
 }
 
+// The bus beats less often without reads. The first read after that is not cut off.
+func TestMaxStale_HoldsAfterATimeWithoutReads(t *testing.T) {
+	for _, stale := range []time.Duration{200, 300, 400, 500} {
+		redistest.Bubble(t, func(t *testing.T) {
+			_, c := numberNode(t, redistest.InMemory(t).Open(t), cache.Config{}, cache.Policy{MaxStale: stale * time.Millisecond,
+				CutOff: cache.Fail}, cache.Source[keyspace.Int, int64]{Load: (&row{}).load})
+			for i := range 100 {
+				time.Sleep(2*time.Second + time.Duration(i)*7*time.Millisecond)
+				if _, err := c.Get(t.Context(), one); err != nil {
+					t.Fatalf("MaxStale %d ms, read %d: %v", stale, i, err)
+				}
+			}
+		})
+	}
+}
+
 // A paused process has not lost the server that it embeds.
 func TestEmbedded_PauseIsNoOutage(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

@@ -157,11 +157,13 @@ func (rt *Runtime) warnIfBusIdle() {
 	}
 }
 
-// checkStale panics if a node would distrust its copies between two beats of the bus.
+// checkStale makes the beats of the bus frequent enough that a node does not distrust its copies between two of them. It
+// panics if they cannot be.
 func (rt *Runtime) checkStale(f *keyspace.Family, maxStale time.Duration) {
 	if beat := rt.bus.Beat(); maxStale < 2*beat {
 		panic(fmt.Sprintf("cache: MaxStale of %s is %s, less than two beats of the bus, which are %s each", f.Pattern, maxStale, beat))
 	}
+	rt.bus.KeepWithin(maxStale)
 }
 
 // Run does the periodic work until ctx ends. It retries drops that Redis did not accept, and repeats the drops of
