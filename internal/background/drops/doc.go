@@ -7,7 +7,7 @@
 // do its drops. The back-off of the queue is too slow for that, so that each node also looks for waiting drops in each
 // check of [sqldb.DB.Watch]. It checks five times a second while it is cut off from Redis, and for half a minute after a drop.
 // Otherwise a check may follow after [sqldb.WatchWithin]. The first change of a node that is cut off therefore waits that
-// long before its response, and the changes after it do not wait.
+// long before its response. Changes within 15 s after it do not wait.
 //
 // A late or repeated drop costs one cache load. A lost drop would leave a stale value until its TTL ends.
 package drops

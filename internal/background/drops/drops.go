@@ -191,6 +191,14 @@ func (q *Queue) awaitOthers(ctx context.Context) {
 	}
 }
 
+// done is called after this node has done drops of SQL: other nodes may not have found them, and check seldom. The next
+// drop of this node waits again.
+func (q *Queue) done() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.added = time.Time{}
+}
+
 // Pending reports whether drops wait in SQL and this node could not do them. Redis may then return stale values.
 func (q *Queue) Pending() bool { return q.pending.Load() }
 
@@ -304,6 +312,7 @@ func (q *Queue) doWaiting(ctx context.Context, redo func([]keyspace.Key) error) 
 			q.pending.Store(true)
 			return nil
 		}
+		q.done()
 		if err := outbox.Done(ctx, parsedEntries...); err != nil {
 			return err
 		}
@@ -318,6 +327,9 @@ func (q *Queue) Handler(db *redis.DB, rt *cache.Runtime) queue.Handler {
 		_, err := q.cached.Do(ctx, db, rt, d, nil)
 		if errors.Is(err, redis.ErrUnavailable) && q.db.Now().Sub(time.UnixMilli(d.At)) > q.cached.longest {
 			return nil
+		}
+		if err == nil {
+			q.done()
 		}
 		return err
 	})

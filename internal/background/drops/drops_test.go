@@ -310,6 +310,34 @@ func TestAdd_ReturnsWhenAnotherNodeHasFoundTheDrop(t *testing.T) {
 	})
 }
 
+// Between two short cuts a node may do its own drop before another node has found it.
+func TestAdd_WaitsAgainAfterItsNodeHasDoneADrop(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		n := newNode(t, "embedded")
+		n.alone = false
+		for how, do := range map[string]func() error{
+			"by a consumer": func() error {
+				payload, _ := json.Marshal(newDrop([]keyspace.Key{oneThing}, time.Now()))
+				return n.Handler(n.redis, n.caches)(t.Context(), queue.Delivery{Payload: payload})
+			},
+			"by a check": func() error { return n.doWaiting(t.Context(), func([]keyspace.Key) error { return nil }) },
+		} {
+			for i, want := range []time.Duration{sqldb.WatchWithin, 0, sqldb.WatchWithin} {
+				began := time.Now()
+				if err := n.Add(t.Context(), []keyspace.Key{oneThing}); err != nil || time.Since(began) != want {
+					t.Errorf("%s, drop %d: waits %s, %v; want %s", how, i, time.Since(began), err, want)
+				}
+				if i == 1 {
+					if err := do(); err != nil {
+						t.Error(how, err)
+					}
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // A node that is cut off knows that drops wait before its Redis is back.
 func TestQueue_ChecksOftenWithoutRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
