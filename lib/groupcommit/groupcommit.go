@@ -30,7 +30,8 @@ type Options[Req, Res any] struct {
 	Queue int
 	// Retry reports whether the same batch is retried after an error, with a short random pause and at most five
 	// attempts in all: deadlocks, lock timeouts, a lost connection. Nil means never. A batch that is given up fails
-	// with the errors of all attempts, joined, because any of them may have committed it.
+	// with the errors of all attempts, joined, because any of them may have committed it. After the deadline of a lone
+	// caller, the attempts are counted again.
 	Retry func(error) bool
 	// Split reports whether one row may have caused the error of the whole batch. Nil means never.
 	Split func(error) bool

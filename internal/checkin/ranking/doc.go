@@ -3,7 +3,7 @@
 //
 // All data here is derived. The truth is the log of check-ins in SQL. Package checkin writes the log, and this package
 // only reads it. In Redis, package leaderboard stores a board in one of two kinds. A compact board is a log of moves
-// that is folded once a second into its best thousand users and the counts of all others. An exact board is a sorted
+// that is folded every five seconds into its best thousand users and the counts of all others. An exact board is a sorted
 // set. A lost board costs one pass over the log.
 //
 //	placement.go  what a check-in means for the user's boards, by the former record

@@ -106,7 +106,7 @@ func (bs *Boards) Sweep(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// Tidy handles the boards that no job sweeps every second. On boards of former seasons that can still be read, it folds
+// Tidy handles the boards that no job sweeps. On boards of former seasons that can still be read, it folds
 // in late moves, or deletes the board until a read if its counts are in doubt. It deletes the older ones, and boards of
 // the kind that is not in use.
 func (bs *Boards) Tidy(ctx context.Context) error {
