@@ -217,7 +217,7 @@ func newTalk(w *world) *talk {
 func (w *talk) begin() {
 	for chat, devices := range w.devices {
 		sent := make([]int, len(devices)/2)
-		w.work(len(sent), 300*time.Millisecond, func(rng *rand.Rand, i int) {
+		w.work(len(sent), 150*time.Millisecond, func(rng *rand.Rand, i int) {
 			w.write(w.ends, chat, devices[2*i+rng.IntN(2)], sent[i])
 			sent[i]++
 		})

@@ -91,7 +91,7 @@ func newPeople(w *world) *people {
 }
 
 func (w *people) begin() {
-	w.work(pairs, 400*time.Millisecond, func(rng *rand.Rand, i int) { w.live(rng, w.pairs[i]) })
+	w.work(pairs, 200*time.Millisecond, func(rng *rand.Rand, i int) { w.live(rng, w.pairs[i]) })
 }
 
 func (w *people) check() {
