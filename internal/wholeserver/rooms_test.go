@@ -189,6 +189,7 @@ func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 			t.Errorf("bob's rooms %+v, %v", mine, err)
 		}
 		c.must(ann.KickFromRoom(ctx, room, guest.Me.ID))
+		bubble.Sleep(time.Second) // events follow the response
 		if got := guestSees.types(); !strings.HasPrefix(got, "ends 2000") && !strings.Contains(got, "ends 2000") {
 			t.Errorf("a guest who was kicked saw %s", got)
 		}
@@ -196,6 +197,7 @@ func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 			t.Errorf("a guest who was kicked says: %v", err)
 		}
 		c.must(ann.BanFromRoom(ctx, room, id(bob)))
+		bubble.Sleep(time.Second)
 		if got := bobSees.types(); !strings.Contains(got, "ends 2000") {
 			t.Errorf("who was banned saw %s", got)
 		}
