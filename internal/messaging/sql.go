@@ -188,7 +188,8 @@ func lockQuery(tx *sqldb.Tx, list []ConversationID, clause string, found map[Con
 func lockedViewsQuery(tx *sqldb.Tx, list []ConversationID, found map[ConversationID]conversation) sqldb.Query {
 	return sqldb.Query{
 		Text: "SELECT " + viewColumns + " FROM conversations c" + tx.Dialect().ByIndex("PRIMARY") + tx.Dialect().JoinInOrder() +
-			"chat_members m ON m.conversation = c.id" + otherMember + "WHERE c.id IN (?) AND c.kind = ?",
+			"chat_members m" + tx.Dialect().ByIndex("chat_members_conversation") + " ON m.conversation = c.id" + otherMember +
+			"WHERE c.id IN (?) AND c.kind = ?",
 		Args: []any{bun.List(list), direct},
 		Scan: func(rows *sql.Rows) error {
 			v, err := scanView(rows)
