@@ -459,7 +459,7 @@ func TestDeliver_StartsSoonAfterAnAnnouncement(t *testing.T) {
 		defer running.Wait()
 		defer stop()
 		running.Go(func() { _ = pool.Run(ctx) })
-		running.Go(func() { _ = w.db.Watch(ctx, func(context.Context) error { return nil }) })
+		defer sqldbtest.Watch(t, w.db)()
 		bubble.Sleep(3*time.Hour + 30*time.Second)
 		a := w.announce(Draft{Texts: hello})
 		bubble.Sleep(sqldb.WatchWithin)

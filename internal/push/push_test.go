@@ -1033,7 +1033,7 @@ func TestFollow_StartsSoonAfterAMessage(t *testing.T) {
 		defer running.Wait()
 		defer stop()
 		running.Go(func() { _ = pool.Run(ctx) })
-		running.Go(func() { _ = w.db.Watch(ctx, func(context.Context) error { return nil }) })
+		defer sqldbtest.Watch(t, w.db)()
 		seq := int64(0)
 		for _, rest := range []time.Duration{sqldb.WatchWithin, time.Second, 3 * time.Hour, 10 * time.Second} {
 			bubble.Sleep(rest)

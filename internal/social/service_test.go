@@ -497,7 +497,7 @@ func TestBlock_FromNodeWithoutRedisReachesOthers(t *testing.T) {
 		others := drops.New(drops.Config{DB: db, Cached: drops.NewCached(Keys), Connected: func() bool { return true },
 			Log: slog.New(slog.DiscardHandler)})
 		running.Go(func() { others.Run(ctx, other.caches.Runtime) })
-		running.Go(func() { w.must(db.Watch(ctx, func(context.Context) error { return nil })) })
+		defer sqldbtest.Watch(t, db)()
 		defer func() { cancel(); running.Wait() }()
 		bubble.Sleep(5 * time.Second)
 		blocked, err := other.IsBlocked(t.Context(), bob, ann)

@@ -249,7 +249,6 @@ func (c *Committer[Req, Res]) run(ctx context.Context, batch []*call[Req, Res], 
 // release passes on the committer of a batch that took that long, after it has reserved a slot for the batch's After.
 func (c *Committer[Req, Res]) release(took time.Duration, asleep int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.commitTook = smooth(c.commitTook, took)
 	c.asleep += asleep
 	c.mu.Unlock()
@@ -257,6 +256,7 @@ func (c *Committer[Req, Res]) release(took time.Duration, asleep int) {
 	c.mu.Lock()
 	c.free++
 	c.start()
+	c.mu.Unlock()
 }
 
 // smooth returns the moving average of a duration.

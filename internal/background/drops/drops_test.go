@@ -278,7 +278,7 @@ func TestAdd_ReturnsWhenAnotherNodeHasFoundTheDrop(t *testing.T) {
 		background(t, func(ctx context.Context) {
 			other.runSQL(ctx, func([]keyspace.Key) error { now := time.Now(); dropped.Store(&now); return nil })
 		})
-		background(t, func(ctx context.Context) { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		defer sqldbtest.Watch(t, db)()
 		add := func() (waited, until time.Duration) {
 			t.Helper()
 			dropped.Store(nil)
@@ -345,7 +345,7 @@ func TestQueue_ChecksOftenWithoutRedis(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		q := New(Config{DB: db, Cached: NewCached(schema), Connected: connected.Load, Alone: true, Log: slog.New(slog.DiscardHandler)})
 		background(t, func(ctx context.Context) { q.runSQL(ctx, func([]keyspace.Key) error { return redis.ErrUnavailable }) })
-		background(t, func(ctx context.Context) { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		defer sqldbtest.Watch(t, db)()
 		bubble.Sleep(time.Minute)
 		if err := Request(t.Context(), db, newDrop([]keyspace.Key{oneThing}, time.Now())); err != nil {
 			t.Fatal(err)

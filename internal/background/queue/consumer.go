@@ -213,6 +213,7 @@ func (l *lane) run(soft, hard context.Context) {
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	failures := 0
+	retry := min(l.cfg.Poll, defaultPoll)
 	for {
 		// Claim only as many messages as can start at once, because a claim must not expire while it waits for a
 		// worker.
@@ -238,14 +239,14 @@ func (l *lane) run(soft, hard context.Context) {
 				l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue: messages not read", slog.String("queue", l.store.Name()), slog.Any("err", err))
 			}
 			failures++
-			pause = min(min(l.cfg.Poll, defaultPoll)<<min(failures, 10), maxPause)
+			pause = min(retry<<min(failures, 10), maxPause)
 		case err == nil:
 			failures = 0
 		}
 		if pause <= 0 {
 			continue
 		}
-		timer := time.NewTimer(pause + rand.N(max(min(l.cfg.Poll, defaultPoll)/10, 1)))
+		timer := time.NewTimer(pause + rand.N(max(retry/10, 1)))
 		select {
 		case <-soft.Done():
 		case <-l.kick:

@@ -144,11 +144,7 @@ func TestSQL_FindsMessagesOfOtherProcesses(t *testing.T) {
 		handled := make(chan time.Time, 10)
 		consume(t, queue.NewSQL(db), queue.Config{Poll: time.Hour}, map[string]queue.Handler{
 			"t": func(context.Context, queue.Delivery) error { handled <- time.Now(); return nil }})
-		var watching sync.WaitGroup
-		ctx, stop := context.WithCancel(t.Context())
-		defer watching.Wait()
-		defer stop()
-		watching.Go(func() { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		defer sqldbtest.Watch(t, db)()
 		for _, due := range []time.Duration{0, time.Minute} {
 			bubble.Sleep(time.Minute)
 			now := time.Now()

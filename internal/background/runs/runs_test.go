@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -71,11 +70,7 @@ func (o *office) is(t *testing.T, r *run, want State) *run {
 func TestWaiting_FindsUnfinishedRunsOfItsKinds(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		o := newOffice(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var watching sync.WaitGroup
-		defer watching.Wait()
-		defer stop()
-		watching.Go(func() { _ = o.Store.db.Watch(ctx, func(context.Context) error { return nil }) })
+		defer sqldbtest.Watch(t, o.Store.db)()
 		var waits atomic.Bool
 		o.Store.db.AddProbe(*o.Waiting(), func(found bool, _ time.Time) { waits.Store(found) })
 		expect := func(want bool) {

@@ -436,11 +436,7 @@ func TestJob_StartsWhenWorkWaits(t *testing.T) {
 			}
 		}
 		exec("CREATE TABLE work (id INTEGER)")
-		ctx, end := context.WithCancel(t.Context())
-		var watching sync.WaitGroup
-		defer watching.Wait()
-		defer end()
-		watching.Go(func() { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+		defer sqldbtest.Watch(t, db)()
 		var mu sync.Mutex
 		var runs []time.Time
 		var fail error

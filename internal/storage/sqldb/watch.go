@@ -119,7 +119,8 @@ func (db *DB) probe(ctx context.Context, probes []*probing) (readOnly string, ro
 		}
 		into = append(into, &rows[i])
 	}
-	return readOnly, rows, db.QueryRowContext(ctx, query, args...).Scan(into...)
+	err = db.QueryRowContext(ctx, query, args...).Scan(into...)
+	return readOnly, rows, err
 }
 
 // awaitCheck waits until the next check is due, or ctx ends.

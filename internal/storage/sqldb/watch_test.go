@@ -117,19 +117,11 @@ func TestWatch_FullDiskShowsInATrialWrite(t *testing.T) {
 	})
 }
 
-// watch runs db.Watch until stop is called.
-func watch(t *testing.T, db *sqldb.DB) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var watching sync.WaitGroup
-	watching.Go(func() { must(t, db.Watch(ctx, func(context.Context) error { return nil })) })
-	return func() { cancel(); watching.Wait() }
-}
-
 func TestProbe_FindsRowsAtTheNextCheck(t *testing.T) {
 	db := sqldbtest.Open(t, sqldb.Config{Dir: t.TempDir()})
 	exec(t, db, "CREATE TABLE things (id INTEGER)")
 	bubble.Test(t, func(t *testing.T) {
-		defer watch(t, db)()
+		defer sqldbtest.Watch(t, db)()
 		var found atomic.Pointer[string]
 		var results, least atomic.Int64
 		remove := db.AddProbe(sqldb.Probe{Query: "SELECT 1 FROM things WHERE id >= ?", Args: func() []any { return []any{least.Load()} }},
@@ -185,7 +177,7 @@ func TestProbe_FailureIsNoOutage(t *testing.T) {
 	db := sqldbtest.Open(t, sqldb.Config{Dir: t.TempDir(), Log: log.Logger()})
 	exec(t, db, "CREATE TABLE things (id INTEGER)")
 	bubble.Test(t, func(t *testing.T) {
-		defer watch(t, db)()
+		defer sqldbtest.Watch(t, db)()
 		var found atomic.Bool
 		db.AddProbe(sqldb.Probe{Query: "SELECT 1 FROM things"}, func(bool, time.Time) {})
 		db.AddProbe(sqldb.Probe{Query: "SELECT 1 WHERE 1 = 0"}, func(has bool, _ time.Time) { found.Store(has) })
@@ -224,7 +216,7 @@ func TestWatch_OneStatementPerCheck(t *testing.T) {
 		}
 		counts <- n
 	})
-	defer watch(t, db)()
+	defer sqldbtest.Watch(t, db)()
 	<-counts // the first check opens the connections
 	first := <-counts
 	if n := <-counts - first; n != 2 {
@@ -241,8 +233,8 @@ func TestWatch_ReadOnlyServerIsAway(t *testing.T) {
 	db := sqldbtest.Open(t, sqldb.Config{URL: strings.Replace(server.URL, "root@", "stoa@", 1)})
 	var checks atomic.Int64
 	admin.AddProbe(sqldb.Probe{Query: "SELECT 1"}, func(bool, time.Time) { checks.Add(1) })
-	defer watch(t, db)()
-	defer watch(t, admin)()
+	defer sqldbtest.Watch(t, db)()
+	defer sqldbtest.Watch(t, admin)()
 	exec(t, admin, "SET GLOBAL read_only = 1")
 	eventually.True(t, "the server to be away", func() bool { return !db.Away().IsZero() })
 	before := checks.Load()

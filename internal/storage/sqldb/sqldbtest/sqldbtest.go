@@ -157,6 +157,15 @@ func copyFile(dir string) error {
 	return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(path, data, 0o600))
 }
 
+// Watch runs db.Watch until stop is called.
+func Watch(t testing.TB, db *sqldb.DB) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = db.Watch(ctx, func(context.Context) error { return nil }) })
+	return func() { cancel(); watching.Wait() }
+}
+
 // RowsRead returns about how many table and index rows the server reads while f runs. db must have one connection.
 func RowsRead(t testing.TB, db *sqldb.DB, f func()) int {
 	t.Helper()
