@@ -156,7 +156,9 @@ func (c *Committer[Req, Res]) runAlone(ctx context.Context, batch []*call[Req, R
 	}
 	if !c.run(work, batch, 0) {
 		c.running.Go(func() { c.run(c.work, batch, 0) })
-		<-ctx.Done() // it has the same deadline
+	}
+	if work.Err() != nil {
+		<-ctx.Done() // it has the same deadline, and may end a moment later
 	}
 	if ctx.Err() != nil {
 		return res, context.Cause(ctx)
