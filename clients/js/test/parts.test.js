@@ -89,7 +89,8 @@ test("where IndexedDB and localStorage are refused, memory is taken", async () =
 test("the outbox lives in IndexedDB", async (t) => {
   const server = await Server.start();
   t.after(() => server.end());
-  const [a, b] = await server.friends();
+  const password = "correct horse 9 battery";
+  const [a, b] = await server.friends({ password });
   t.after(() => [a, b].forEach((d) => d.close()));
   const chat = b.person.chat;
   await b.chats.send(a.person.chat, { kind: "text", text: "first" });
@@ -143,7 +144,7 @@ test("the outbox lives in IndexedDB", async (t) => {
     await play(logIn, {
       url: server.url,
       email: a.person.tokens.user.email,
-      password: "correct horse 9 battery",
+      password,
       save,
     });
     const { access_token } = JSON.parse(kept.getItem("tokens"));
