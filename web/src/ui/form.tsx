@@ -44,7 +44,7 @@ export function Form({ class: cls, hidden = false, fields, submit, children }: F
     const placed: Record<string, string> = {};
     for (const { location, message } of err.problem.errors ?? []) {
       const name = location.split(".").pop() ?? "";
-      if (form.current!.elements.namedItem(name)) placed[name] = message;
+      if (form.current!.querySelector(`[name="${CSS.escape(name)}"][aria-describedby]`)) placed[name] = message;
       else fault.value += ` ${location}: ${message}`;
     }
     faults.value = placed;

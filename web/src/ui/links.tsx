@@ -46,7 +46,13 @@ export function Links<L extends Link>({ texts, place, uses, load, create, revoke
   const { fault, failed } = useFault();
   const list = useRef<HTMLUListElement>(null);
   useKeptFocus(list, () => list.current?.closest("dialog")?.querySelector("select"));
-  useLayoutEffect(() => void load().then((got) => (links.value = [...(links.peek() ?? []), ...got]), failed), []);
+  useLayoutEffect(() => {
+    const add = (got: L[]) => {
+      const created = links.peek() ?? [];
+      links.value = [...created, ...got.filter(({ id }) => !created.some((link) => link.id === id))];
+    };
+    load().then(add, failed);
+  }, []);
   const none = links.value ? texts.noLinks : t.words.moment;
   return (
     <>

@@ -1,0 +1,1 @@
+export{t as cardView}from"./card-DisCBsX0.js";

@@ -1,1 +1,0 @@
-export{t as cardView}from"./card-D110jISu.js";
