@@ -57,7 +57,7 @@ func browse(t *testing.T, url string) *tab {
 			chromedp.NoSandbox, // the sandbox does not start as root, and many containers run as root
 			chromedp.Flag("disable-component-update", true),
 			chromedp.Flag("disable-quic", true),
-			chromedp.Flag("force-prefers-reduced-motion", true), // drawing animations takes two fifths of the processor time
+			chromedp.Flag("force-prefers-reduced-motion", true),     // drawing animations takes two fifths of the processor time
 			chromedp.Flag("use-fake-device-for-media-stream", true), // a fake microphone that beeps
 			chromedp.Flag("use-fake-ui-for-media-stream", true),     // a user who allows it
 		)...)

@@ -83,13 +83,19 @@ func (db *DB) KnownFingerprint(ctx context.Context) (string, error) {
 	if db.mode != "standalone" && db.mode != "spawn" || db.via != nil {
 		return db.Fingerprint(ctx)
 	}
+	select {
+	case db.asking <- struct{}{}:
+		defer func() { <-db.asking }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 	connects, now := db.nodes.connectsSoFar(), time.Now()
-	if known := db.known.Load(); known != nil && known.connects == connects && now.Sub(known.at) < knownFor {
-		return known.ids, nil
+	if db.known.connects == connects && now.Sub(db.known.at) < knownFor {
+		return db.known.ids, nil
 	}
 	ids, err := db.Fingerprint(ctx)
 	if err == nil {
-		db.known.Store(&knownPrint{ids, now, connects})
+		db.known = knownPrint{ids, now, connects}
 	}
 	return ids, err
 }

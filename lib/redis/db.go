@@ -39,7 +39,8 @@ type DB struct {
 	stop   context.CancelFunc // ends the background work
 	done   sync.WaitGroup     // the background work
 
-	known  atomic.Pointer[knownPrint]
+	known  knownPrint
+	asking chan struct{} // has an entry while a caller uses known
 	topics topics
 	stats  stats
 	hot    *hot // nil: not enabled

@@ -42,7 +42,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Patience == 0 {
 		cfg.Patience = patience
 	}
-	db := &DB{mode: t.mode, prefix: prefix, log: cfg.Log.With("redis", t.mode)}
+	db := &DB{mode: t.mode, prefix: prefix, log: cfg.Log.With("redis", t.mode), asking: make(chan struct{}, 1)}
 	if cfg.HotKeys {
 		db.hot = newHot()
 	}

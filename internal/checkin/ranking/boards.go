@@ -228,18 +228,24 @@ func (bs *Boards) ownEntry(ctx context.Context, b Board, user accounts.ID, clock
 }
 
 // Rebuild loads a board from SQL, while requests use it, if it is not loaded. It runs once at a time.
-func (bs *Boards) Rebuild(ctx context.Context, b Board) (err error) {
+func (bs *Boards) Rebuild(ctx context.Context, b Board) error {
+	_, err := bs.rebuild(ctx, b)
+	return err
+}
+
+// rebuild is [Boards.Rebuild]; loaded reports whether it loaded the board.
+func (bs *Boards) rebuild(ctx context.Context, b Board) (loaded bool, err error) {
 	defer errs.Wrap(&err, "checkin.Rebuild %s", b)
 	unlock, err := bs.lockBoard(ctx, b)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	_, err = bs.Of(b).Top(ctx, bs.now(), 1)
 	if !errors.Is(err, leaderboard.ErrNotLoaded) {
-		return err
+		return false, err
 	}
-	return bs.fill(ctx, b, nil)
+	return true, bs.fill(ctx, b, nil)
 }
 
 // Recount loads a board from SQL in any case. It calls each, if not nil, for every entry.

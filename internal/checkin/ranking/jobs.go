@@ -61,16 +61,14 @@ func (bs *Boards) loadBoard(ctx context.Context, b Board) error {
 			return err
 		}
 	}
-	if err := bs.Rebuild(ctx, b); err != nil {
-		return err
+	sure, err := bs.Of(b).Complete(ctx, bs.now())
+	if err == nil && !sure {
+		sure, err = bs.rebuild(ctx, b)
 	}
 	last, _ := bs.filled.LoadOrStore(b, filled{at: time.Now()}) // another node loaded it, or this one before it was started
 	was := last.(filled)
-	if time.Since(was.at) < 10*was.read {
-		return nil
-	}
-	sure, err := bs.Of(b).Complete(ctx, bs.now())
-	if old := time.Since(was.at) > recountEvery; err != nil || sure && !(old && bs.kind == Compact) {
+	old := bs.kind == Compact && time.Since(was.at) > recountEvery
+	if err != nil || sure && !old || time.Since(was.at) < 10*was.read {
 		return err
 	}
 	return bs.Recount(ctx, b, nil)
