@@ -89,7 +89,8 @@ func (s *Service) SendRequest(ctx context.Context, from accounts.ID, a RequestDr
 var errNotNew = errors.New("a request with an earlier one between the users")
 
 // outcome returns the outcome of a request.
-func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a RequestDraft) (b pairState, _ requestResult, err error) {
+func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID,
+	a RequestDraft) (b pairState, _ requestResult, err error) {
 	if b, err = readPairState(ctx, q, from, to, s.cfg); err != nil {
 		return b, 0, err
 	}

@@ -138,8 +138,8 @@ func (s statements) finish(ctx context.Context, recs []Record) error {
 		if err != nil {
 			return err
 		}
-		// MySQL and MariaDB count 2 for an updated row, 1 for a new one, and 0 for a row that stays as it is, such as
-		// one that pads the statement.
+		// MySQL and MariaDB count 2 for an updated row, 1 for a new one, and 0 for an unchanged one. A copy that pads the
+		// statement is unchanged.
 		orphans = orphans || s.db.Dialect() == sqldb.SQLite || changed != 2*int64(n)
 		recs = recs[n:]
 	}
