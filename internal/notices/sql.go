@@ -79,11 +79,17 @@ func assignNumbers(ctx context.Context, tx *sqldb.Tx, notices []Notice, countByU
 			args = append(args, n.User, countByUser[n.User], 0, 1)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(listUpsert).For(len(users)), args...); err != nil {
-		return err
-	}
 	newest := make(map[accounts.ID]int64, len(users))
-	rows, err := tx.QueryContext(ctx, "SELECT user_id, newest FROM notice_lists WHERE user_id IN (?)", bun.List(users))
+	query := tx.Dialect().Compile(listUpsert).For(len(users))
+	if tx.Dialect().Returns() {
+		query += " RETURNING user_id, newest"
+	} else {
+		if err := tx.ExecLater(ctx, query, args...); err != nil {
+			return err
+		}
+		query, args = "SELECT user_id, newest FROM notice_lists WHERE user_id IN (?)", []any{bun.List(users)}
+	}
+	rows, err := tx.QueryContext(ctx, query, args...)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var n int64
@@ -178,35 +184,26 @@ func selectPending(ctx context.Context, q sqldb.Querier, keys []SeqKey) ([]Notic
 	return sqldb.Collect(rows, err, scanNotice)
 }
 
-// selectCounts returns the unread counts of users, with two statements for all users. It reads the version first, so
-// that counts are never older than their version.
+// selectCounts returns the unread counts of users. It is one statement, so that counts belong to their version.
 func selectCounts(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]Counts, error) {
 	all := make(map[accounts.ID]Counts, len(users))
 	for _, u := range users {
 		all[u] = Counts{Categories: map[string]int{}}
 	}
-	unread := false
-	rows, err := q.QueryContext(ctx, "SELECT user_id, newest, seen, version FROM notice_lists WHERE user_id IN (?)", bun.List(users))
-	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var u accounts.ID
-		c := Counts{Categories: map[string]int{}}
-		err := rows.Scan(&u, &c.Newest, &c.ReadUpTo, &c.Version)
-		all[u] = c
-		unread = unread || c.Newest > c.ReadUpTo
-		return err
-	})
-	if err != nil || !unread {
-		return all, err
-	}
-	rows, err = q.QueryContext(ctx, "SELECT n.user_id, n.kind, COUNT(*) FROM notice_lists l JOIN notices n ON n.user_id = l.user_id AND "+
-		"n.seq > l.seen AND n.read_at = 0"+listed+
-		" WHERE l.user_id IN (?) GROUP BY n.user_id, n.kind", q.Now().UnixMilli(), bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT l.user_id, l.newest, l.seen, l.version, COALESCE(n.kind, ''), COUNT(n.seq) FROM notice_lists l "+
+		"LEFT JOIN notices n ON n.user_id = l.user_id AND n.seq > l.seen AND n.read_at = 0"+listed+
+		" WHERE l.user_id IN (?) GROUP BY l.user_id, l.newest, l.seen, l.version, n.kind", q.Now().UnixMilli(), bun.List(users))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
+		var c Counts
 		var kind string
 		var n int
-		err := rows.Scan(&u, &kind, &n)
-		all[u].Categories[Category(kind)] += n
+		err := rows.Scan(&u, &c.Newest, &c.ReadUpTo, &c.Version, &kind, &n)
+		c.Categories = all[u].Categories
+		if n > 0 {
+			c.Categories[Category(kind)] += n
+		}
+		all[u] = c
 		return err
 	})
 }
@@ -220,8 +217,7 @@ func updateMark(ctx context.Context, tx *sqldb.Tx, user accounts.ID, upTo int64)
 // increaseVersions increases the versions of users' lists, and locks the lists. Call it before a change of notices:
 // assignNumbers also locks a list before its notices.
 func increaseVersions(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE notice_lists SET version = version + 1 WHERE user_id IN (?)", bun.List(users))
-	return err
+	return tx.ExecLater(ctx, "UPDATE notice_lists SET version = version + 1 WHERE user_id IN (?)", bun.List(users))
 }
 
 // markRead marks one notice as read, and reports whether it was unread. It returns ErrNotice if the notice does not
@@ -242,21 +238,32 @@ func markRead(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (b
 func deleteBySource(ctx context.Context, tx *sqldb.Tx, list []SourceKey) (users []accounts.ID, err error) {
 	for chunk := range slices.Chunk(list, batchSize/2) {
 		args := make([]any, 0, 2*len(chunk))
+		found := make([]accounts.ID, 0, len(chunk))
 		for _, key := range chunk {
-			args = append(args, key.User, key.Source)
+			args, found = append(args, key.User, key.Source), append(found, key.User)
 		}
 		where := sqldb.AnyOf("(user_id = ? AND source = ?)", len(chunk))
-		found, err := sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT DISTINCT user_id FROM notices WHERE "+where, args...))
-		if err != nil {
-			return nil, err
+		if len(chunk) == 1 {
+			// No engine converts a counting subquery into a join, which would lock the notice before the list.
+			if had, err := sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notice_lists SET version = version + 1 WHERE user_id = ? AND "+
+				"(SELECT COUNT(*) FROM notices WHERE "+where+") > 0", append([]any{chunk[0].User}, args...)...)); err != nil {
+				return nil, err
+			} else if !had {
+				continue
+			}
+		} else {
+			if found, err = sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT DISTINCT user_id FROM notices WHERE "+where,
+				args...)); err != nil {
+				return nil, err
+			}
+			if len(found) == 0 {
+				continue
+			}
+			if err := increaseVersions(ctx, tx, found...); err != nil {
+				return nil, err
+			}
 		}
-		if len(found) == 0 {
-			continue
-		}
-		if err := increaseVersions(ctx, tx, found...); err != nil {
-			return nil, err
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM notices WHERE "+where, args...); err != nil {
+		if err := tx.ExecLater(ctx, "DELETE FROM notices WHERE "+where, args...); err != nil {
 			return nil, err
 		}
 		users = append(users, found...)

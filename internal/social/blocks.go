@@ -20,7 +20,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 	var d changeSet
 	targets := s.rel.targetsOfPair(user, inFriends|inBlocks|inRequests, other, inFriends|inBlockers|inRequests, &d)
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, user, other); err != nil {
+		if err := d.lock(ctx, tx, user, other); err != nil {
 			return err
 		}
 		if standings, err := accounts.Standings(ctx, tx, other); err != nil {
@@ -40,7 +40,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 			return err
 		}
 		d.blocked = []edge{{user, other}}
-		r, err := lockPending(ctx, tx, user, other)
+		r, err := selectPending(ctx, tx, user, other)
 		if err == nil {
 			if _, err := d.close(ctx, tx, r, r.stateAfterBlock(user)); err != nil {
 				return err
@@ -66,7 +66,7 @@ func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err err
 	var d changeSet
 	targets := s.rel.targetsOfPair(user, inBlocks, other, inBlockers, &d)
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, user); err != nil {
+		if err := d.lock(ctx, tx, user); err != nil {
 			return err
 		}
 		if found, err := deleteBlock(ctx, tx, user, other); err != nil || !found {

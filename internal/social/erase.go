@@ -40,23 +40,23 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 		targets = append(targets, s.rel.targets(o, inFriends, &d)...)
 	}
 	return len(others) == sweepBatch, s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, append(slices.Clone(others), user)...); err != nil {
+		if err := d.lock(ctx, tx, append(slices.Clone(others), user)...); err != nil {
 			return err
 		}
 		friends, err := friendsOf(ctx, tx, user, others)
 		if err != nil {
 			return err
 		}
-		if len(friends) > 0 {
-			if err := bumpVersions(ctx, tx, friends...); err != nil {
-				return err
-			}
-			if err := removeFriend(ctx, tx, user, friends...); err != nil {
-				return err
-			}
-		}
-		for _, f := range friends {
+		d.nextVersions(friends...)
+		removals := make([]edge, len(friends))
+		for i, f := range friends {
+			removals[i] = edge{f, user}
 			d.removed = append(d.removed, edge{f, user}, edge{user, f})
+		}
+		if len(friends) > 0 {
+			if err := removeFriends(ctx, tx, d.lists, removals...); err != nil {
+				return err
+			}
 		}
 		return deleteFriends(ctx, tx, user, others)
 	})
@@ -75,11 +75,11 @@ func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more boo
 		targets = append(targets, s.rel.targets(u, inRequests, &d)...)
 	}
 	return len(requests) == sweepBatch, s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, receivers...); err != nil {
+		if err := d.lock(ctx, tx, receivers...); err != nil {
 			return err
 		}
 		var err error
-		if d.closed, err = lockOpen(ctx, tx, requestIDs(requests)); err != nil {
+		if d.closed, err = selectOpen(ctx, tx, requestIDs(requests)); err != nil {
 			return err
 		}
 		for i, r := range d.closed {

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -174,6 +175,47 @@ func TestEvents_BothSides(t *testing.T) {
 			default:
 			}
 		}
+	})
+}
+
+// Only the end of a request that the receiver has not seen changes the unread count.
+func TestEvents_AcceptCountsUnseenRequests(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx, who := t.Context(), w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		b := w.listen(bob)
+		seen := w.sendRequest(eve, bob)
+		b.expect("requested pending user 2 to user 1", "unread 1")
+		w.pass(time.Second)
+		w.must(w.Seen(ctx, bob))
+		b.expect("unread 0")
+		unseen := w.sendRequest(ann, bob)
+		b.expect("requested pending user 0 to user 1", "unread 1")
+		_, err := w.Accept(ctx, bob, seen.ID, "E", "")
+		w.must(err)
+		b.expect("request_closed accepted user 2 to user 1", "added user 2 E", "unread 1")
+		_, err = w.Accept(ctx, bob, unseen.ID, "A", "")
+		w.must(err)
+		b.expect("request_closed accepted user 0 to user 1", "added user 0 A", "unread 0")
+	})
+}
+
+// A list that is not locked has unknown values, and storing it would lose the old ones.
+func TestChange_RefusesAListThatIsNotLocked(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		who := w.join(2)
+		defer func() {
+			if recover() == nil {
+				t.Error("a list without a lock was changed")
+			}
+		}()
+		var d changeSet
+		err := w.change(t.Context(), &d, nil, func(ctx context.Context, tx *sqldb.Tx) error {
+			d.unread = map[accounts.ID]int{who[1]: 1}
+			return d.lock(ctx, tx, who[0])
+		})
+		t.Errorf("the change was made: %v", err)
 	})
 }
 

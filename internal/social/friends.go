@@ -93,7 +93,7 @@ func (s *Service) UpdateFriend(ctx context.Context, user, other accounts.ID, n F
 	}
 	var d changeSet
 	err = s.change(ctx, &d, s.rel.targets(user, inFriends, &d), func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, user); err != nil {
+		if err := d.lock(ctx, tx, user); err != nil {
 			return err
 		}
 		before, err := selectFriend(ctx, tx, user, other)
@@ -105,10 +105,8 @@ func (s *Service) UpdateFriend(ctx context.Context, user, other accounts.ID, n F
 		}
 		f.Updated = d.at
 		d.written = []friendRow{{user, f, false}}
-		if err := bumpVersions(ctx, tx, user); err != nil {
-			return err
-		}
-		return updateFriend(ctx, tx, d.written[0])
+		d.nextVersions(user)
+		return updateFriend(ctx, tx, d.lists[user].version, d.written[0])
 	})
 	return f, err
 }
@@ -119,7 +117,7 @@ func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err er
 	var d changeSet
 	targets := s.rel.targetsOfPair(user, inFriends, other, inFriends, &d)
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, user, other); err != nil {
+		if err := d.lock(ctx, tx, user, other); err != nil {
 			return err
 		}
 		if _, err := selectFriend(ctx, tx, user, other); err != nil {
@@ -131,12 +129,7 @@ func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err er
 
 // unfriend ends the friendship of two users whose lists are locked.
 func (d *changeSet) unfriend(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) error {
-	if err := bumpVersions(ctx, tx, a, b); err != nil {
-		return err
-	}
-	if err := removeFriend(ctx, tx, b, a); err != nil {
-		return err
-	}
+	d.nextVersions(a, b)
 	d.removed = []edge{{a, b}, {b, a}}
-	return removeFriend(ctx, tx, a, b)
+	return removeFriends(ctx, tx, d.lists, d.removed...)
 }

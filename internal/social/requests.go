@@ -63,7 +63,7 @@ func (s *Service) SendRequest(ctx context.Context, from accounts.ID, a RequestDr
 		return Request{}, false, ErrSelf
 	}
 	if s.hooks.HasBefore(api.BeforeFriendRequest) {
-		_, result, err := s.outcome(ctx, s.db, from, to, a, "")
+		_, result, err := s.outcome(ctx, s.db, from, to, a)
 		if err == nil && result != resultPending {
 			_, err = s.hooks.Before(ctx, api.BeforeFriendRequest, from.String(), Request{From: from, To: to, Message: a.Message}.hook(), nil)
 		}
@@ -72,46 +72,62 @@ func (s *Service) SendRequest(ctx context.Context, from accounts.ID, a RequestDr
 		}
 	}
 	var d changeSet
-	targets := s.rel.targetsOfPair(from, inFriends|inRequests, to, inFriends|inRequests, &d)
-	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		r, isNew, err = s.writeRequest(ctx, tx, &d, from, to, a)
-		return err
-	})
+	send := func(targets []cache.Target, onlyNew bool) error {
+		return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			r, isNew, err = s.writeRequest(ctx, tx, &d, from, to, a, onlyNew)
+			return err
+		})
+	}
+	// Most requests are new, and change the receiver's requests only.
+	if err = send(s.rel.targets(to, inRequests, &d), true); errors.Is(err, errNotNew) {
+		err = send(s.rel.targetsOfPair(from, inFriends|inRequests, to, inFriends|inRequests, &d), false)
+	}
 	return r, isNew, err
 }
 
-// outcome returns the outcome of a request. lock is the SQL clause that locks the pending one.
-func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a RequestDraft,
-	lock string) (b pairState, _ requestResult, err error) {
-	if b, err = readPairState(ctx, q, from, to, lock); err != nil {
+// errNotNew reports that a request changes more than the receiver's requests.
+var errNotNew = errors.New("a request with an earlier one between the users")
+
+// outcome returns the outcome of a request.
+func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID,
+	a RequestDraft) (b pairState, _ requestResult, err error) {
+	if b, err = readPairState(ctx, q, from, to, s.cfg); err != nil {
 		return b, 0, err
 	}
-	if a.Card == "" { // a user who shows a card accepts a new request
-		if b.cooldown, err = cooldownEnd(ctx, q, from, to, s.cfg); err != nil {
-			return b, 0, err
-		}
+	if a.Card != "" { // a user who shows a card accepts a new request
+		b.cooldown = time.Time{}
 	}
 	result, err := b.checkRequest(from, q.Now(), s.cfg)
 	return b, result, err
 }
 
-// writeRequest is the transaction of SendRequest.
-func (s *Service) writeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to accounts.ID,
-	a RequestDraft) (_ Request, isNew bool, err error) {
-	lists, err := lockLists(ctx, tx, from, to)
-	if err != nil {
+// writeRequest is the transaction of SendRequest. With onlyNew it returns errNotNew if it would close an earlier request
+// between the two.
+func (s *Service) writeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to accounts.ID, a RequestDraft,
+	onlyNew bool) (_ Request, isNew bool, err error) {
+	if err := d.lock(ctx, tx, from, to); err != nil {
 		return Request{}, false, err
 	}
-	b, result, err := s.outcome(ctx, tx, from, to, a, tx.Dialect().ForUpdate())
+	b, result, err := s.outcome(ctx, tx, from, to, a)
 	if err != nil || result == resultPending {
 		return b.pending, false, err
 	}
+	if onlyNew && !b.pending.ID.IsZero() {
+		return Request{}, false, errNotNew
+	}
 	if result == resultMutual {
+		mine, theirs, err := countFriends(ctx, tx, from, to)
+		if err == nil {
+			err = checkRoom(mine, theirs, s.cfg)
+		}
+		if err != nil {
+			return Request{}, false, err
+		}
 		r, err := d.close(ctx, tx, b.pending, Accepted)
 		if err == nil {
 			request := r
 			request.Source = cmp.Or(r.Source, a.Source)
-			err = s.befriend(ctx, tx, d, request, from, a.Remark, a.Tag)
+			err = d.befriend(ctx, tx, request, from, a.Remark, a.Tag)
 		}
 		if err == nil {
 			err = d.countUnread(ctx, tx, from)
@@ -125,39 +141,28 @@ func (s *Service) writeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, 
 	}
 	// No two requests to one user have the same time, even if the clocks of nodes differ: a request is unread if it is
 	// newer than the last one seen.
-	created := sqldb.Time(max(d.at.UnixMilli(), lists[to].asked+1))
+	created := sqldb.Time(max(d.at.UnixMilli(), d.lists[to].asked+1))
 	r := Request{ID: ids.New[Request](), From: from, To: to, Message: a.Message, Source: a.Source, Created: created,
 		Expires: created.Add(s.cfg.RequestLife), remark: a.Remark, tag: a.Tag}
 	if err := insertRequest(ctx, tx, r); err != nil {
 		return Request{}, false, err
 	}
+	d.edit(to, func(l *list) { l.asked = created.UnixMilli() })
 	d.opened = append(d.opened, r)
-	return r, true, d.countUnread(ctx, tx, to)
+	d.unread = map[accounts.ID]int{to: b.unread + 1}
+	return r, true, nil
 }
 
 // befriend makes the two users of a request friends. remark and tag are the accepter's data about the other. Their
-// lists are locked. It returns ErrFull or ErrOtherFull.
-func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *changeSet, r Request, accepter accounts.ID, remark, tag string) error {
+// lists are locked.
+func (d *changeSet) befriend(ctx context.Context, tx *sqldb.Tx, r Request, accepter accounts.ID, remark, tag string) error {
 	sender := r.From
-	acceptersFriends, err := countFriends(ctx, tx, accepter)
-	if err != nil {
-		return err
-	}
-	sendersFriends, err := countFriends(ctx, tx, sender)
-	if err != nil {
-		return err
-	}
-	if err := checkRoom(acceptersFriends, sendersFriends, s.cfg); err != nil {
-		return err
-	}
-	if err := bumpVersions(ctx, tx, accepter, sender); err != nil {
-		return err
-	}
+	d.nextVersions(accepter, sender)
 	d.written = []friendRow{
 		{accepter, Friend{User: sender, Remark: remark, Tag: tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
 		{sender, Friend{User: accepter, Remark: r.remark, Tag: r.tag, Source: r.Source, Since: d.at, Updated: d.at}, true},
 	}
-	return insertFriends(ctx, tx, d.written[0], d.written[1])
+	return insertFriends(ctx, tx, d.lists, d.written[0], d.written[1])
 }
 
 // Accept makes user and the sender of the request friends. It returns ErrText, ErrNoRequest, ErrClosed,
@@ -175,20 +180,29 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, re
 	var d changeSet
 	targets := s.rel.targetsOfPair(user, inFriends|inRequests, r.From, inFriends, &d)
 	err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := s.closeRequest(ctx, tx, &d, id, Accepted); err != nil {
+		if err := d.lock(ctx, tx, r.From, r.To); err != nil {
 			return err
 		}
-		standings, err := accounts.Standings(ctx, tx, r.From)
-		if err != nil {
+		b, err := readAcceptState(ctx, tx, r)
+		switch {
+		case err != nil:
 			return err
-		}
-		if sender, known := standings[r.From]; !known || sender.Deleted {
+		case !b.open(d.at):
+			return ErrClosed
+		case !b.senderExists:
 			return accounts.ErrNoUser
 		}
-		if err := s.befriend(ctx, tx, &d, r, user, *note.Remark, *note.Tag); err != nil {
+		if err := checkRoom(b.receiver, b.sender, s.cfg); err != nil {
 			return err
 		}
-		return d.countUnread(ctx, tx, user)
+		d.unread = map[accounts.ID]int{user: b.unread}
+		if b.Created.UnixMilli() > d.lists[user].seen {
+			d.unread[user]--
+		}
+		if _, err := d.close(ctx, tx, b.Request, Accepted); err != nil {
+			return err
+		}
+		return d.befriend(ctx, tx, b.Request, user, *note.Remark, *note.Tag)
 	})
 	if err != nil {
 		return Friend{}, err
@@ -215,7 +229,17 @@ func (s *Service) end(ctx context.Context, id RequestID, state State, mayEnd fun
 	}
 	var d changeSet
 	return s.change(ctx, &d, s.rel.targets(r.To, inRequests, &d), func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := s.closeRequest(ctx, tx, &d, id, state); err != nil {
+		if err := d.lock(ctx, tx, r.From, r.To); err != nil {
+			return err
+		}
+		r, err := selectRequest(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if !r.open(d.at) {
+			return ErrClosed
+		}
+		if _, err := d.close(ctx, tx, r, state); err != nil {
 			return err
 		}
 		return d.countUnread(ctx, tx, r.To)
@@ -232,26 +256,6 @@ func (s *Service) requestOf(ctx context.Context, id RequestID, mayEnd func(Reque
 		return Request{}, ErrNoRequest
 	}
 	return r, nil
-}
-
-// closeRequest ends a pending request under the locks of both users. It returns ErrClosed if the request is no longer
-// pending.
-func (s *Service) closeRequest(ctx context.Context, tx *sqldb.Tx, d *changeSet, id RequestID, state State) error {
-	r, err := selectRequest(ctx, tx, id) // its sender and receiver never change
-	if err != nil {
-		return err
-	}
-	if _, err := lockLists(ctx, tx, r.From, r.To); err != nil {
-		return err
-	}
-	if r, err = lockRequest(ctx, tx, id); err != nil {
-		return err
-	}
-	if !r.open(d.at) {
-		return ErrClosed
-	}
-	_, err = d.close(ctx, tx, r, state)
-	return err
 }
 
 // Received returns up to limit pending requests to user, newest first, after the cursor in page. It returns ErrCursor if
@@ -335,7 +339,7 @@ func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Seen %s", user)
 	var d changeSet
 	return s.change(ctx, &d, []cache.Target{s.rel.unread.Target(user)}, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLists(ctx, tx, user); err != nil {
+		if err := d.lock(ctx, tx, user); err != nil {
 			return err
 		}
 		n, err := unread(ctx, tx, user)
@@ -343,7 +347,8 @@ func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 			return err
 		}
 		d.unread = map[accounts.ID]int{user: 0}
-		return markSeen(ctx, tx, user)
+		d.edit(user, func(l *list) { l.seen = l.asked })
+		return nil
 	})
 }
 
@@ -370,11 +375,11 @@ func (s *Service) expire(ctx context.Context) (err error) {
 			targets = append(targets, s.rel.targets(u, inRequests, &d)...)
 		}
 		err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-			if _, err := lockLists(ctx, tx, receivers...); err != nil {
+			if err := d.lock(ctx, tx, receivers...); err != nil {
 				return err
 			}
 			var err error
-			if d.closed, err = lockOpen(ctx, tx, requestIDs(expired)); err != nil || len(d.closed) == 0 {
+			if d.closed, err = selectOpen(ctx, tx, requestIDs(expired)); err != nil || len(d.closed) == 0 {
 				return err
 			}
 			for i := range d.closed {

@@ -91,7 +91,8 @@ type changeSet struct {
 	blocked   []edge
 	unblocked []edge
 	unread    map[accounts.ID]int  // users whose unread count may have changed
-	lists     map[accounts.ID]list // users who get an event, with the versions of this change
+	lists     map[accounts.ID]list // locked lists of the users who get an event, with this change
+	edited    map[accounts.ID]bool // lists to store
 }
 
 // change runs fn in a transaction that fills in d, updates the cached collections in targets, and publishes d's events.
@@ -103,7 +104,7 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}
-		if err := d.loadVersions(ctx, tx); err != nil {
+		if err := d.saveLists(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.enqueueHooks(ctx, tx, d); err != nil {
@@ -123,9 +124,36 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	return nil
 }
 
-// loadVersions counts the changes of blocks and of unread requests, and reads the versions for d's events. The lists of
-// users who get an event are locked.
-func (d *changeSet) loadVersions(ctx context.Context, tx *sqldb.Tx) error {
+// lock locks the lists of users, see lockLists.
+func (d *changeSet) lock(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (err error) {
+	d.lists, err = lockLists(ctx, tx, users...)
+	return err
+}
+
+// edit changes a locked list. It panics if the list is not locked, because the list would then be stored without its
+// older values.
+func (d *changeSet) edit(user accounts.ID, change func(l *list)) {
+	l, locked := d.lists[user]
+	if !locked {
+		panic("social: the list of " + user.String() + " is not locked")
+	}
+	change(&l)
+	d.lists[user] = l
+	if d.edited == nil {
+		d.edited = map[accounts.ID]bool{}
+	}
+	d.edited[user] = true
+}
+
+// nextVersions gives the lists of users their next versions.
+func (d *changeSet) nextVersions(users ...accounts.ID) {
+	for _, u := range users {
+		d.edit(u, func(l *list) { l.version++ })
+	}
+}
+
+// saveLists counts the changes of blocks and of unread requests, and stores the edited lists with one statement.
+func (d *changeSet) saveLists(ctx context.Context, tx *sqldb.Tx) error {
 	counted := map[accounts.ID]bool{}
 	for _, e := range slices.Concat(d.blocked, d.unblocked) {
 		counted[e.user] = true
@@ -133,24 +161,17 @@ func (d *changeSet) loadVersions(ctx context.Context, tx *sqldb.Tx) error {
 	for u := range d.unread {
 		counted[u] = true
 	}
-	if len(counted) > 0 {
-		if err := countNews(ctx, tx, slices.SortedFunc(maps.Keys(counted), accounts.ID.Compare)); err != nil {
-			return err
-		}
+	for u := range counted {
+		d.edit(u, func(l *list) { l.news++ })
 	}
-	users := slices.Collect(maps.Keys(counted))
-	for _, f := range d.written {
-		users = append(users, f.user)
-	}
-	for _, e := range d.removed {
-		users = append(users, e.user)
-	}
-	if len(users) == 0 {
+	if len(d.edited) == 0 {
 		return nil
 	}
-	var err error
-	d.lists, err = selectLists(ctx, tx, users)
-	return err
+	edited := make(map[accounts.ID]list, len(d.edited))
+	for u := range d.edited {
+		edited[u] = d.lists[u]
+	}
+	return saveLists(ctx, tx, edited)
 }
 
 // countUnread stores the unread counts of users in d.

@@ -440,7 +440,7 @@ func TestChange_RetriedTransactionPublishesOnce(t *testing.T) {
 		tries := 0
 		var d changeSet
 		w.must(w.change(t.Context(), &d, nil, func(ctx context.Context, tx *sqldb.Tx) error {
-			if _, err := lockLists(ctx, tx, who[0]); err != nil {
+			if err := d.lock(ctx, tx, who[0]); err != nil {
 				return err
 			}
 			d.blocked = append(d.blocked, edge{who[0], who[1]})

@@ -162,6 +162,7 @@ type pairState struct {
 	pending   Request   // between the two, in either direction; zero: none
 	cooldown  time.Time // end of the sender's cooldown for this receiver
 	out, in   int       // pending requests, from the sender and to the receiver
+	unread    int       // pending requests that the receiver has not seen
 }
 
 // A requestResult is the result of a request.

@@ -3,9 +3,10 @@ package social
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -32,36 +33,56 @@ type list struct {
 	seen    int64 // Unix ms of the newest request that the user has seen
 }
 
-var newLists = sqldb.Upsert{Table: "friend_lists", Columns: []string{"user_id", "version", "pruned", "asked", "seen"},
-	Key: []string{"user_id"}}
+func (l list) values(user accounts.ID) []any {
+	return []any{user, l.version, l.news, l.pruned, l.asked, l.seen}
+}
+
+// newLists inserts missing lists, and changedLists updates locked ones.
+var (
+	newLists = sqldb.Upsert{Table: "friend_lists", Columns: []string{"user_id", "version", "news", "pruned", "asked", "seen"},
+		Key: []string{"user_id"}}
+	changedLists = func() sqldb.Upsert { u := newLists; u.Set = u.Columns[1:]; return u }()
+)
 
 // lockLists locks the lists of users until tx ends. Each change that concerns two users holds both locks, which are
 // always taken in the same order.
 func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[accounts.ID]list, error) {
-	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
 	lists := make(map[accounts.ID]list, len(users))
-	read := func() error {
-		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, pruned, asked, seen FROM friend_lists"+tx.Dialect().ByIndex("PRIMARY")+
+	read := func(users []accounts.ID) error {
+		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, news, pruned, asked, seen FROM friend_lists"+tx.Dialect().ByIndex("PRIMARY")+
 			" WHERE user_id IN (?) ORDER BY user_id"+tx.Dialect().ForUpdate(), bun.List(users))
 		return sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var u accounts.ID
 			var l list
-			err := rows.Scan(&u, &l.version, &l.pruned, &l.asked, &l.seen)
+			err := rows.Scan(&u, &l.version, &l.news, &l.pruned, &l.asked, &l.seen)
 			lists[u] = l
 			return err
 		})
 	}
-	if err := read(); err != nil || len(lists) == len(users) {
+	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
+	if err := read(users); err != nil || len(lists) == len(users) {
 		return lists, err
 	}
-	args := make([]any, 0, 5*len(users))
-	for _, u := range users {
-		args = append(args, u, 0, 0, 0, 0)
+	missing := slices.DeleteFunc(users, func(u accounts.ID) bool { _, ok := lists[u]; return ok })
+	var args []any
+	for _, u := range missing {
+		args = append(args, list{}.values(u)...)
+		lists[u] = list{}
 	}
-	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(newLists).For(len(users)), args...); err != nil {
-		return nil, err
+	added, err := sqldb.Affected(tx.ExecContext(ctx, tx.Dialect().Compile(newLists).For(len(missing)), args...))
+	if err != nil || int(added) == len(missing) {
+		return lists, err
 	}
-	return lists, read()
+	return lists, read(missing) // another transaction has inserted one
+}
+
+// saveLists stores locked lists.
+func saveLists(ctx context.Context, tx *sqldb.Tx, lists map[accounts.ID]list) error {
+	var args []any
+	for _, u := range slices.SortedFunc(maps.Keys(lists), accounts.ID.Compare) {
+		args = append(args, lists[u].values(u)...)
+	}
+	return tx.ExecLater(ctx, tx.Dialect().Compile(changedLists).For(len(lists)), args...)
 }
 
 // readList returns a user's list, or the zero list for a user without a row.
@@ -70,34 +91,6 @@ func readList(ctx context.Context, q sqldb.Querier, user accounts.ID) (l list, e
 		&l.asked, &l.seen)
 	return l, sqldb.Missing(err, nil)
 }
-
-// selectLists returns the versions of lists.
-func selectLists(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]list, error) {
-	lists := make(map[accounts.ID]list, len(users))
-	rows, err := q.QueryContext(ctx, "SELECT user_id, version, news FROM friend_lists WHERE user_id IN (?)", bun.List(users))
-	return lists, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var u accounts.ID
-		var l list
-		err := rows.Scan(&u, &l.version, &l.news)
-		lists[u] = l
-		return err
-	})
-}
-
-// countNews counts a change of blocks or of unread requests of users.
-func countNews(ctx context.Context, tx *sqldb.Tx, users []accounts.ID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET news = news + 1 WHERE user_id IN (?)", bun.List(users))
-	return err
-}
-
-// bumpVersions gives each list the next version.
-func bumpVersions(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET version = version + 1 WHERE user_id IN (?)", bun.List(users))
-	return err
-}
-
-// ownVersion is the version of the row's own list, in an UPDATE of friends.
-const ownVersion = "(SELECT l.version FROM friend_lists l WHERE l.user_id = friends.user_id)"
 
 const friendColumns = "friend_id, remark, tag, source, sort, since, updated"
 
@@ -108,35 +101,41 @@ func scanFriend(rows *sql.Rows, more ...any) (f Friend, err error) {
 	return f, err
 }
 
-// insertFriends inserts friend rows into lists with bumped versions. It replaces rows of former friendships.
-func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b friendRow) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE (user_id = ? AND friend_id = ?) OR (user_id = ? AND friend_id = ?)", a.user,
-		a.User, b.user, b.User); err != nil {
-		return err
-	}
+// friendUpsert replaces rows of former friendships. The versions are new, so that only a pair can be a duplicate.
+var friendUpsert = func() sqldb.Upsert {
+	columns := append(strings.Split("user_id, "+friendColumns, ", "), "version", "gone")
+	return sqldb.Upsert{Table: "friends", Columns: columns, Key: columns[:2], Set: columns[2:]}
+}()
+
+// insertFriends inserts friend rows with the versions of their lists.
+func insertFriends(ctx context.Context, tx *sqldb.Tx, lists map[accounts.ID]list, a, b friendRow) error {
 	var args []any
 	for _, t := range []friendRow{a, b} {
-		args = append(args, t.user, t.User, t.Remark, t.Tag, t.Source, t.Order, t.Since.UnixMilli(), t.Updated.UnixMilli(), t.user)
+		args = append(args, t.user, t.User, t.Remark, t.Tag, t.Source, t.Order, t.Since.UnixMilli(), t.Updated.UnixMilli(),
+			lists[t.user].version, 0)
 	}
-	const row = "(?, ?, ?, ?, ?, ?, ?, ?, (SELECT l.version FROM friend_lists l WHERE l.user_id = ?), 0)"
-	_, err := tx.ExecContext(ctx, "INSERT INTO friends (user_id, "+friendColumns+", version, gone) VALUES "+row+", "+row, args...)
-	return err
+	return tx.ExecLater(ctx, tx.Dialect().Compile(friendUpsert).For(2), args...)
 }
 
-// updateFriend stores a user's data about a friend, in a list with a bumped version.
-func updateFriend(ctx context.Context, tx *sqldb.Tx, t friendRow) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = ?, tag = ?, sort = ?, updated = ?, version = "+ownVersion+
-		" WHERE user_id = ? AND friend_id = ?",
-		t.Remark, t.Tag, t.Order, t.Updated.UnixMilli(), t.user, t.User)
-	return err
+// updateFriend stores a user's data about a friend, with the version of the list.
+func updateFriend(ctx context.Context, tx *sqldb.Tx, version int64, t friendRow) error {
+	return tx.ExecLater(ctx, "UPDATE friends SET remark = ?, tag = ?, sort = ?, updated = ?, version = ? WHERE user_id = ? AND friend_id = ?",
+		t.Remark, t.Tag, t.Order, t.Updated.UnixMilli(), version, t.user, t.User)
 }
 
-// removeFriend removes other from the lists of users, whose versions were bumped. The rows stay for a while without
-// their content.
-func removeFriend(ctx context.Context, tx *sqldb.Tx, other accounts.ID, users ...accounts.ID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = '', tag = '', source = '', sort = 0, gone = ?, version = "+ownVersion+
-		" WHERE friend_id = ? AND user_id IN (?) AND gone = 0", tx.Now().UnixMilli(), other, bun.List(users))
-	return err
+// removeFriends removes friends from lists, with the versions of the lists. The rows stay for a while without their
+// content. No user has two edges.
+func removeFriends(ctx context.Context, tx *sqldb.Tx, lists map[accounts.ID]list, edges ...edge) error {
+	args := []any{tx.Now().UnixMilli()}
+	for _, e := range edges {
+		args = append(args, e.user, lists[e.user].version)
+	}
+	for _, e := range edges {
+		args = append(args, e.user, e.other)
+	}
+	return tx.ExecLater(ctx, "UPDATE friends SET remark = '', tag = '', source = '', sort = 0, gone = ?, version = CASE user_id"+
+		strings.Repeat(" WHEN ? THEN ?", len(edges))+" END WHERE gone = 0 AND "+sqldb.AnyOf("(user_id = ? AND friend_id = ?)", len(edges)),
+		args...)
 }
 
 // selectFriend returns a friend, or ErrNoFriend.
@@ -173,9 +172,13 @@ func collectFriends(rows *sql.Rows, err error) (map[accounts.ID]cachedFriend, er
 	})
 }
 
-func countFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int, err error) {
-	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM friends WHERE user_id = ? AND gone = 0", user).Scan(&n)
-	return n, err
+// friendCount is an expression for the number of a user's friends.
+const friendCount = "(SELECT COUNT(*) FROM friends WHERE user_id = ? AND gone = 0)"
+
+// countFriends returns the numbers of two users' friends.
+func countFriends(ctx context.Context, q sqldb.Querier, a, b accounts.ID) (ofA, ofB int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+friendCount+", "+friendCount, a, b).Scan(&ofA, &ofB)
+	return ofA, ofB, err
 }
 
 // Count returns a user's totals from SQL, for tools next to a running server. The totals of an unknown user are 0.
@@ -258,13 +261,12 @@ func pruneFriendsIn(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) 
 	if err != nil {
 		return 0, err
 	}
-	var args, rows []any
 	for u, l := range locked {
-		args = append(args, u, 0, upTo[u], l.asked, l.seen)
+		l.pruned = max(l.pruned, upTo[u])
+		locked[u] = l
 	}
-	up := newLists
-	up.Set = []string{"pruned = {greatest}(pruned, {new.pruned})"}
-	if _, err := tx.ExecContext(ctx, tx.Dialect().Compile(up).For(len(locked)), args...); err != nil {
+	var rows []any
+	if err := saveLists(ctx, tx, locked); err != nil {
 		return 0, err
 	}
 	for _, r := range old {
@@ -278,13 +280,19 @@ func pruneFriendsIn(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) 
 
 const requestColumns = "id, from_id, to_id, message, source, remark, tag, state, created, expires"
 
+// joinedColumns are requestColumns of r in a query with other tables.
+var joinedColumns = "r." + strings.ReplaceAll(requestColumns, ", ", ", r.")
+
+// scanRequest scans a row of requestColumns and more.
+func scanRequest(scan func(...any) error, more ...any) (r Request, err error) {
+	var created, expires int64
+	err = scan(append([]any{&r.ID, &r.From, &r.To, &r.Message, &r.Source, &r.remark, &r.tag, &r.State, &created, &expires}, more...)...)
+	r.Created, r.Expires = sqldb.Time(created), sqldb.Time(expires)
+	return r, err
+}
+
 func scanRequests(rows *sql.Rows, err error) ([]Request, error) {
-	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Request, err error) {
-		var created, expires int64
-		err = rows.Scan(&r.ID, &r.From, &r.To, &r.Message, &r.Source, &r.remark, &r.tag, &r.State, &created, &expires)
-		r.Created, r.Expires = sqldb.Time(created), sqldb.Time(expires)
-		return r, err
-	})
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Request, error) { return scanRequest(rows.Scan) })
 }
 
 // selectRequest returns a request, or ErrNoRequest.
@@ -292,21 +300,31 @@ func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request,
 	return oneRequest(scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?", id)))
 }
 
-// lockRequest is selectRequest with a lock.
-func lockRequest(ctx context.Context, tx *sqldb.Tx, id RequestID) (Request, error) {
-	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?"+tx.Dialect().ForUpdate(),
-		id)))
-}
-
-// lockPending returns the pending request between two users, even if it has expired. It returns ErrNoRequest if there
+// selectPending returns the pending request between two users, even if it has expired. It returns ErrNoRequest if there
 // is none.
-func lockPending(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) (Request, error) {
-	return readPending(ctx, tx, a, b, tx.Dialect().ForUpdate())
+func selectPending(ctx context.Context, q sqldb.Querier, a, b accounts.ID) (Request, error) {
+	return oneRequest(scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair = ?", pairOf(a, b))))
 }
 
-// readPending is lockPending with the given lock clause.
-func readPending(ctx context.Context, q sqldb.Querier, a, b accounts.ID, lock string) (Request, error) {
-	return oneRequest(scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair = ?"+lock, pairOf(a, b))))
+// acceptState has the rows of SQL that decide whether a request can be accepted.
+type acceptState struct {
+	Request
+	senderExists     bool // the sender has an account that is not deleted
+	sender, receiver int  // numbers of friends
+	unread           int  // pending requests that the receiver has not seen, including this one
+}
+
+// readAcceptState returns the rows of SQL about a request, whose sender and receiver never change. Their lists are
+// locked. It returns ErrNoRequest if the request is deleted.
+func readAcceptState(ctx context.Context, tx *sqldb.Tx, r Request) (b acceptState, err error) {
+	var sender accounts.StandingRow
+	row := tx.QueryRowContext(ctx, "SELECT "+joinedColumns+", "+accounts.StandingColumns+", "+friendCount+", "+friendCount+", "+unreadCount+
+		" FROM friend_requests r LEFT JOIN users u ON u.id = r.from_id WHERE r.id = ?",
+		r.From, r.To, r.To, tx.Now().UnixMilli(), r.ID)
+	b.Request, err = scanRequest(row.Scan, append(sender.Columns(), &b.sender, &b.receiver, &b.unread)...)
+	standing, known := sender.Standing(tx.Now())
+	b.senderExists = known && !standing.Deleted
+	return b, sqldb.Missing(err, ErrNoRequest)
 }
 
 func oneRequest(found []Request, err error) (Request, error) {
@@ -321,55 +339,52 @@ func oneRequest(found []Request, err error) (Request, error) {
 
 // insertRequest stores a request to a user whose list is locked.
 func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	return tx.ExecLater(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.ID, r.From, r.To, r.Message, r.Source, r.remark, r.tag, int(r.State), r.Created.UnixMilli(), r.Expires.UnixMilli(),
 		pairOf(r.From, r.To))
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "UPDATE friend_lists SET asked = ? WHERE user_id = ?", r.Created.UnixMilli(), r.To)
-	return err
 }
 
-// closeRequests ends locked pending requests.
+// closeRequests ends pending requests to users whose lists are locked.
 func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...RequestID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friend_requests SET state = ?, pair = NULL, closed = ? WHERE id IN (?)", int(state),
+	return tx.ExecLater(ctx, "UPDATE friend_requests SET state = ?, pair = NULL, closed = ? WHERE id IN (?)", int(state),
 		tx.Now().UnixMilli(), bun.List(ids))
-	return err
 }
 
-// cooldownEnd returns the end of from's cooldown after a refused or withdrawn request to the same user.
-func cooldownEnd(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg Settings) (time.Time, error) {
+// optionalColumns are joinedColumns for a left join, with zero values if there is no request.
+var optionalColumns = func() string {
+	columns := strings.Split(joinedColumns, ", ")
+	for i, c := range columns {
+		none := "''"
+		if slices.Contains([]string{"r.state", "r.created", "r.expires"}, c) {
+			none = "0"
+		}
+		columns[i] = "COALESCE(" + c + ", " + none + ")"
+	}
+	return strings.Join(columns, ", ")
+}()
+
+// readPairState returns the rows of SQL about from and to, or the zero state if the receiver never existed. In a
+// transaction their lists are locked.
+func readPairState(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg Settings) (b pairState, err error) {
+	var receiver accounts.StandingRow
 	var refused, withdrawn int64
-	err := q.QueryRowContext(ctx, `SELECT
-		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?),
-		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?)`,
-		from, to, int(Refused), from, to, int(Withdrawn)).Scan(&refused, &withdrawn)
-	until := max(refused+cfg.CooldownRefused.Milliseconds(), withdrawn+cfg.CooldownWithdrawn.Milliseconds())
-	return sqldb.Time(until), err
-}
-
-// readPairState returns the rows of SQL about from and to. In a transaction their lists are locked, and the lock clause
-// locks their pending request.
-func readPairState(ctx context.Context, q sqldb.Querier, from, to accounts.ID, lock string) (b pairState, err error) {
-	standings, err := accounts.Standings(ctx, q, to)
-	if err != nil {
-		return b, err
-	}
-	receiver, known := standings[to]
-	b.exists, b.accepts = known && !receiver.Deleted, receiver.Requests
-	if b.pending, err = readPending(ctx, q, from, to, lock); err != nil && !errors.Is(err, ErrNoRequest) {
-		return b, err
-	}
 	now := q.Now().UnixMilli()
-	err = q.QueryRowContext(ctx, `SELECT
+	row := q.QueryRowContext(ctx, "SELECT "+optionalColumns+", "+accounts.StandingColumns+`,
 		EXISTS (SELECT 1 FROM friends WHERE user_id = ? AND friend_id = ? AND gone = 0),
 		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?),
 		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?),
 		(SELECT COUNT(*) FROM friend_requests WHERE from_id = ? AND state = 0 AND expires > ?),
-		(SELECT COUNT(*) FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?)`,
-		from, to, from, to, to, from, from, now, to, now).Scan(&b.friends, &b.youBlock, &b.theyBlock, &b.out, &b.in)
-	return b, err
+		(SELECT COUNT(*) FROM friend_requests WHERE to_id = ? AND state = 0 AND expires > ?),
+		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?),
+		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?), `+unreadCount+`
+		FROM users u LEFT JOIN friend_requests r ON r.pair = ? WHERE u.id = ?`,
+		from, to, from, to, to, from, from, now, to, now, from, to, int(Refused), from, to, int(Withdrawn), to, now, pairOf(from, to), to)
+	b.pending, err = scanRequest(row.Scan, append(receiver.Columns(), &b.friends, &b.youBlock, &b.theyBlock, &b.out, &b.in, &refused,
+		&withdrawn, &b.unread)...)
+	standing, known := receiver.Standing(q.Now())
+	b.exists, b.accepts = known && !standing.Deleted, standing.Requests
+	b.cooldown = sqldb.Time(max(refused+cfg.CooldownRefused.Milliseconds(), withdrawn+cfg.CooldownWithdrawn.Milliseconds()))
+	return b, sqldb.Missing(err, nil)
 }
 
 // allPending returns the senders of a user's pending requests, with the time of each.
@@ -405,6 +420,10 @@ func pageSent(ctx context.Context, q sqldb.Querier, user accounts.ID, after curs
 		AND (created < ? OR to_id > ?) ORDER BY created DESC, to_id LIMIT ?`, user, after.Secondary, q.Now().UnixMilli(), after.Secondary, after.ID, n))
 }
 
+// unreadCount is an expression for the number of pending requests that a user has not seen.
+const unreadCount = "(SELECT COUNT(*) FROM friend_requests q JOIN friend_lists l ON l.user_id = q.to_id WHERE q.to_id = ? AND " +
+	"q.state = 0 AND q.created > l.seen AND q.expires > ?)"
+
 // unread returns the numbers of pending requests that users have not seen. It omits users without any.
 func unread(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]int, error) {
 	all := make(map[accounts.ID]int, len(users))
@@ -419,22 +438,16 @@ func unread(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acc
 	})
 }
 
-// markSeen marks all requests to a user as seen.
-func markSeen(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET seen = asked WHERE user_id = ?", user)
-	return err
-}
-
 // selectExpired returns up to n expired requests that are still pending.
 func selectExpired(ctx context.Context, q sqldb.Querier, n int) ([]Request, error) {
 	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+
 		" FROM friend_requests WHERE state = 0 AND expires <= ? ORDER BY expires LIMIT ?", q.Now().UnixMilli(), n))
 }
 
-// lockOpen locks and returns the requests that are still pending.
-func lockOpen(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request, error) {
-	return scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id IN (?) AND state = 0 ORDER BY id"+
-		tx.Dialect().ForUpdate(), bun.List(ids)))
+// selectOpen returns the requests that are still pending.
+func selectOpen(ctx context.Context, q sqldb.Querier, ids []RequestID) ([]Request, error) {
+	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id IN (?) AND state = 0 ORDER BY id",
+		bun.List(ids)))
 }
 
 // pruneRequests deletes up to n closed requests that expired before a time.

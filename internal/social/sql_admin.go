@@ -14,16 +14,21 @@ func Befriend(ctx context.Context, db *sqldb.DB, pairs [][2]accounts.ID) (err er
 	defer errs.Wrap(&err, "social.Befriend")
 	for _, p := range pairs {
 		if err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			if _, err := lockLists(ctx, tx, p[0], p[1]); err != nil {
+			lists, err := lockLists(ctx, tx, p[0], p[1])
+			if err != nil {
 				return err
 			}
-			if err := bumpVersions(ctx, tx, p[0], p[1]); err != nil {
-				return err
+			for u, l := range lists {
+				l.version++
+				lists[u] = l
 			}
 			row := func(user, other accounts.ID) friendRow {
 				return friendRow{user, Friend{User: other, Since: tx.Now(), Updated: tx.Now()}, true}
 			}
-			return insertFriends(ctx, tx, row(p[0], p[1]), row(p[1], p[0]))
+			if err := insertFriends(ctx, tx, lists, row(p[0], p[1]), row(p[1], p[0])); err != nil {
+				return err
+			}
+			return saveLists(ctx, tx, lists)
 		}); err != nil {
 			return err
 		}

@@ -127,16 +127,24 @@ func (s statements) replace(ctx context.Context, tx *sqldb.Tx, recs []Record) er
 // next try runs at once. It changes no row that another try has taken over, and does not restore swept or erased
 // rows.
 func (s statements) finish(ctx context.Context, recs []Record) error {
+	orphans := false // some may exist
 	for len(recs) > 0 {
 		n, bodies := 0, 0
 		for n < min(len(recs), maxRows) && (n == 0 || bodies+len(recs[n].Body) <= maxBodies) {
 			bodies += len(recs[n].Body)
 			n++
 		}
-		if _, err := s.end.Insert(ctx, values(recs[:n])); err != nil {
+		changed, err := s.end.Insert(ctx, values(recs[:n]))
+		if err != nil {
 			return err
 		}
+		// MySQL and MariaDB count 2 for an updated row, 1 for a new one, and 0 for an unchanged one. A copy that pads the
+		// statement is unchanged.
+		orphans = orphans || s.db.Dialect() == sqldb.SQLite || changed != 2*int64(n)
 		recs = recs[n:]
+	}
+	if !orphans {
+		return nil
 	}
 	_, err := s.db.ExecContext(ctx, recordOrphans)
 	return err

@@ -187,6 +187,33 @@ func TestStore_BatchMayBeWrittenTwice(t *testing.T) {
 	})
 }
 
+func TestStore_EndRestoresNoErasedRow(t *testing.T) {
+	onEngines(t, func(t *testing.T, s *Store, _ *atomic.Int64) {
+		for _, key := range []string{"kept", "erased"} {
+			claims := []change{{Record: Record{Scope: "ann thing.make", Key: key, RequestHash: "h", Claim: 7}},
+				{Record: Record{Scope: "bob thing.make", Key: key, RequestHash: "h", Claim: 8}}}
+			ends := slices.Clone(claims)
+			for i := range ends {
+				ends[i].end, ends[i].Status = true, 201
+			}
+			if _, err := s.commit(t.Context(), claims); err != nil {
+				t.Fatal(err)
+			}
+			if key == "erased" {
+				if err := eraseRecords(t.Context(), s.db, "ann"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.commit(t.Context(), ends); err != nil {
+				t.Fatal(err)
+			}
+			if n := rows(t, s.db); n != 2 { // two users' rows, and then bob's rows
+				t.Errorf("%s: %d rows, want 2", key, n)
+			}
+		}
+	})
+}
+
 func TestStore_OneOfTwoTriesOwnsTheRow(t *testing.T) {
 	onEngines(t, func(t *testing.T, s *Store, clock *atomic.Int64) {
 		try := func(claim int64) change {

@@ -73,6 +73,10 @@ func (d Dialect) JoinInOrder() string {
 	return " STRAIGHT_JOIN "
 }
 
+// Returns reports whether the engine has INSERT … RETURNING. With an [Upsert] it returns the rows as they are afterwards,
+// also those that existed.
+func (d Dialect) Returns() bool { return d != MySQL }
+
 // Upsert is an INSERT of many rows that defines what happens to rows whose key exists. Names are copied into the text
 // unquoted.
 type Upsert struct {
