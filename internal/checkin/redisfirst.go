@@ -421,9 +421,7 @@ func (l *streamLog) histories(ctx context.Context, users []accounts.ID) (map[acc
 	if err != nil {
 		return histories, errors.Join(errClaims, err)
 	}
-	missing := slices.DeleteFunc(claimed, func(r request) bool {
-		return slices.ContainsFunc(histories[r.user].Marks, func(m streak.Mark) bool { return m.Day == r.day })
-	})
+	missing := missingFrom(histories, claimed)
 	if len(missing) == 0 {
 		return histories, nil
 	}
@@ -465,20 +463,37 @@ func (l *streamLog) flushPage(ctx context.Context, cursor string) (n int, next s
 	}
 	var added int64
 	for rows := range slices.Chunk(sorted(claims), chunkUsers) {
-		held, err := l.sql.countHeld(ctx, rows)
-		if err == nil && held < int64(len(rows)) {
-			var n int64
-			n, err = l.sql.importRows(ctx, rows)
-			added += n
-		}
+		n, err := l.importMissing(ctx, rows)
 		if err != nil {
 			return 0, "", asKind(err)
 		}
+		added += n
 	}
 	if added > 0 {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "check-ins that redis had and sql had not were written", slog.Int64("rows", added))
 	}
 	return len(claims), next, runs.Pace(ctx, len(claims), l.rate, began)
+}
+
+// importMissing imports the rows that SQL lacks, and returns their number. Users without such a row are not touched: a
+// reconciliation would find less of what their records lack.
+func (l *streamLog) importMissing(ctx context.Context, rows []request) (added int64, err error) {
+	held, err := l.sql.countHeld(ctx, rows)
+	if err != nil || held == int64(len(rows)) {
+		return 0, err
+	}
+	histories, err := l.sql.histories(ctx, mapped(rows, func(r request) accounts.ID { return r.user }))
+	if err != nil {
+		return 0, err
+	}
+	return l.sql.importRows(ctx, missingFrom(histories, rows))
+}
+
+// missingFrom returns the rows that are not in the histories.
+func missingFrom(histories map[accounts.ID]streak.History, rows []request) []request {
+	return slices.DeleteFunc(rows, func(r request) bool {
+		return slices.ContainsFunc(histories[r.user].Marks, func(m streak.Mark) bool { return m.Day == r.day })
+	})
 }
 
 // drain waits for the workers, and does their work if they take too long.
