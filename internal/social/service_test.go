@@ -399,6 +399,7 @@ func TestFriendship_EndToEnd(t *testing.T) {
 
 		w.must(w.Unfriend(ctx, ann, bob))
 		w.fails("unfriended twice", w.Unfriend(ctx, bob, ann), ErrNoFriend)
+		w.fails("unfriended oneself", w.Unfriend(ctx, ann, ann), ErrNoFriend)
 		if w.isFriend(ann, bob) || w.isFriend(bob, ann) || other.isFriend(bob, ann) {
 			t.Error("one is a friend still")
 		}

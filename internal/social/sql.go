@@ -59,7 +59,7 @@ func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[acc
 			return err
 		})
 	}
-	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
+	users = slices.Compact(slices.SortedFunc(slices.Values(users), accounts.ID.Compare))
 	if err := read(users); err != nil || len(lists) == len(users) {
 		return lists, err
 	}
