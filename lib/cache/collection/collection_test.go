@@ -161,7 +161,7 @@ func relate(t testing.TB, db *redis.DB, s *tables, p collection.Policy, change .
 func id(n int64) keyspace.Int { return keyspace.Int{N: n} }
 
 // patient keeps trusting Redis on a busy machine.
-var patient = collection.Policy{MaxStale: 10 * time.Second, Renew: -1}
+var patient = collection.Policy{MaxStale: 2 * time.Minute, Renew: -1}
 
 func TestCollections(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t) {
