@@ -130,10 +130,7 @@ export class Server {
       "a code to be mailed",
       async () => (await (await fetch(`${this.url}/dev/mail.json?to=${email}`)).json())[0]?.code,
     );
-    return new Person(
-      this,
-      await this.post("/v1/auth/register", { email, code, name, password }),
-    );
+    return new Person(this, await this.post("/v1/auth/register", { email, code, name, password }));
   }
 
   /** Two friends, each with a device. Anna has the password. */
