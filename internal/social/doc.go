@@ -14,6 +14,8 @@
 //   - between two friends no request is pending, and neither blocks the other;
 //   - if one of two users blocks the other, no request is pending between them.
 //
+// The lock of the receiver's list guards a pending request: a transaction that closes or deletes one holds it.
+//
 // # Versions
 //
 // Each change of a list takes the list's next number and writes it to the changed row. Because of the locks, a reader

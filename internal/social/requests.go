@@ -85,8 +85,8 @@ func (s *Service) SendRequest(ctx context.Context, from accounts.ID, a RequestDr
 	return r, isNew, err
 }
 
-// errNotNew reports that a request changes more than the receiver's requests.
-var errNotNew = errors.New("a request with an earlier one between the users")
+// errNotNew reports that there is an earlier pending request between the two users, perhaps an expired one.
+var errNotNew = errors.New("there is an earlier request")
 
 // outcome returns the outcome of a request.
 func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID,

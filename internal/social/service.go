@@ -124,7 +124,7 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	return nil
 }
 
-// lock locks the lists of users, see lockLists.
+// lock locks the lists of users, see lockLists. A change calls it once.
 func (d *changeSet) lock(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (err error) {
 	d.lists, err = lockLists(ctx, tx, users...)
 	return err

@@ -70,7 +70,8 @@ func (db *DB) Inserter(u Upsert) *Inserter {
 }
 
 // Insert inserts at least one row; args holds the values of the rows one after the other. It returns the number of new
-// rows if u has no Set. The rows are one statement, and so one transaction and one round trip.
+// rows if u has no Set, and otherwise the number of affected rows as the engine counts them. The rows are one
+// statement, and so one transaction and one round trip.
 func (in *Inserter) Insert(ctx context.Context, args []any) (added int64, err error) {
 	size, args := in.fill(args) // a copy of a row that was just inserted changes nothing
 	var res sql.Result
