@@ -238,10 +238,10 @@ func markRead(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (b
 func deleteBySource(ctx context.Context, tx *sqldb.Tx, list []SourceKey) (users []accounts.ID, err error) {
 	for chunk := range slices.Chunk(list, batchSize/2) {
 		args := make([]any, 0, 2*len(chunk))
-		found := make([]accounts.ID, 0, len(chunk))
 		for _, key := range chunk {
-			args, found = append(args, key.User, key.Source), append(found, key.User)
+			args = append(args, key.User, key.Source)
 		}
+		found := []accounts.ID{chunk[0].User}
 		where := sqldb.AnyOf("(user_id = ? AND source = ?)", len(chunk))
 		if len(chunk) == 1 {
 			// No engine converts a counting subquery into a join, which would lock the notice before the list.

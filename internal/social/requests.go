@@ -192,7 +192,7 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, re
 		case !b.senderExists:
 			return accounts.ErrNoUser
 		}
-		if err := checkRoom(b.receiver, b.sender, s.cfg); err != nil {
+		if err := checkRoom(b.receiversFriends, b.sendersFriends, s.cfg); err != nil {
 			return err
 		}
 		d.unread = map[accounts.ID]int{user: b.unread}

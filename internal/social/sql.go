@@ -124,7 +124,7 @@ func updateFriend(ctx context.Context, tx *sqldb.Tx, version int64, t friendRow)
 }
 
 // removeFriends removes friends from lists, with the versions of the lists. The rows stay for a while without their
-// content. No user has two edges.
+// content. Each user removes at most one friend in a call.
 func removeFriends(ctx context.Context, tx *sqldb.Tx, lists map[accounts.ID]list, edges ...edge) error {
 	args := []any{tx.Now().UnixMilli()}
 	for _, e := range edges {
@@ -310,8 +310,9 @@ func selectPending(ctx context.Context, q sqldb.Querier, a, b accounts.ID) (Requ
 type acceptState struct {
 	Request
 	senderExists     bool // the sender has an account that is not deleted
-	sender, receiver int  // numbers of friends
-	unread           int  // pending requests that the receiver has not seen, including this one
+	sendersFriends   int  // their number
+	receiversFriends int
+	unread           int // pending requests that the receiver has not seen, including this one
 }
 
 // readAcceptState returns the rows of SQL about a request, whose sender and receiver never change. Their lists are
@@ -321,7 +322,7 @@ func readAcceptState(ctx context.Context, tx *sqldb.Tx, r Request) (b acceptStat
 	row := tx.QueryRowContext(ctx, "SELECT "+joinedColumns+", "+accounts.StandingColumns+", "+friendCount+", "+friendCount+", "+unreadCount+
 		" FROM friend_requests r LEFT JOIN users u ON u.id = r.from_id WHERE r.id = ?",
 		r.From, r.To, r.To, tx.Now().UnixMilli(), r.ID)
-	b.Request, err = scanRequest(row.Scan, append(sender.Columns(), &b.sender, &b.receiver, &b.unread)...)
+	b.Request, err = scanRequest(row.Scan, append(sender.Columns(), &b.sendersFriends, &b.receiversFriends, &b.unread)...)
 	standing, known := sender.Standing(tx.Now())
 	b.senderExists = known && !standing.Deleted
 	return b, sqldb.Missing(err, ErrNoRequest)
