@@ -79,14 +79,16 @@ func TestScripts_MatchTheirTwin(t *testing.T) {
 		began := time.Now()
 		w := &twin{began, map[accounts.ID][]Connection{}, map[accounts.ID]Wish{}, map[accounts.ID]int64{}}
 		s := redisStore{db, func() time.Time { return w.now }}
-		if _, err := s.storeWish(t.Context(), ids.New[accounts.User](), Wish{Online, 1}); err != nil {
-			// loads the scripts, because a script that Redis does not have yet runs after its batch
-			t.Fatal(err)
-		}
 		nodes := []cluster.ID{ids.New[cluster.Node](), ids.New[cluster.Node](), ids.New[cluster.Node]()}
 		users := make([]accounts.ID, 7)
 		for i := range users {
 			users[i] = ids.New[accounts.User]()
+			// Each server of a cluster gets its scripts before the test: a script that a server does not have yet runs
+			// after its batch.
+			if _, err := s.storeWish(t.Context(), users[i], Wish{Online, 1}); err != nil {
+				t.Fatal(err)
+			}
+			w.wish(users[i], Wish{Online, 1})
 		}
 		pool := make([]Connection, 40)
 		for i := range pool {
