@@ -525,6 +525,24 @@ func TestResync_GapNotifiesSharedChannels(t *testing.T) {
 	})
 }
 
+// Another node reports lost events while a check is in progress, and the check fails.
+func TestResync_FailedCheckKeepsALaterReport(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		b := run(t, redistest.OpenConfig(t, wire.Config()), "here")
+		ann := b.ear(t, "ann")
+		bubble.Sleep(time.Second) // the checks after a subscription are over
+		wire.BlackHole()
+		b.requestCheck()
+		bubble.Sleep(10 * time.Millisecond)
+		b.resetAll()
+		wire.Refuse()
+		bubble.Sleep(10 * time.Millisecond)
+		wire.Heal()
+		ann.wants(t, "lost")
+	})
+}
+
 // A lost fleeting event disconnects no client, however it was lost, and takes no other event's place.
 func TestFleeting_UnsentEventIsDropped(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

@@ -144,7 +144,9 @@ func (b *Bus) checkAll(ctx context.Context) bool {
 	newEpochs := stale || b.era != 0 && b.era != era
 	for names := range slices.Chunk(b.channelNames(), pageSize) {
 		if !b.checkPage(ctx, names, newEpochs, gap) {
-			b.stale.Store(newEpochs)
+			if newEpochs { // otherwise another node may have set it meanwhile
+				b.stale.Store(true)
+			}
 			if gap {
 				b.gap.Store(true)
 			}
